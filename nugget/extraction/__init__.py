@@ -1,6 +1,6 @@
 """Extraction: a redacted session becomes proposals, by heuristics offline or by an LLM.
 
-What the user asks to be remembered (`remember: …`, in six languages) is proposed whatever a judge says.
+What the user asks to remember (`remember: …`, in six languages) is proposed whatever the judge says.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _BECAUSE = re.compile(
 def extract(
     session: Session, *, settings: Settings, now: datetime, llm: Model | None = None, nearest: Nearest | None = None
 ) -> Extraction:
-    """Find knowledge in a session that is redacted already, by `llm` if there is one, and what is to be remembered.
+    """Find knowledge in a redacted session, with `llm` if given, and what the user asked to remember.
 
     Raises LLMUnavailable.
     """
@@ -74,7 +74,7 @@ def extract(
 
 
 def summary_of(session: Session) -> str:
-    """Return what a session was about, in a line: its title, or else its first prompt and the number of the others."""
+    """Return one line on what a session was about: its title, or else its first prompt and the number of others."""
     parts = [part for part in exchanges(session) if part.prompt]
     asked = session.title or (shorten(parts[0].prompt, 200) if parts else "")
     others = f" (and {len(parts) - 1} more prompts)" if len(parts) > 1 else ""
@@ -82,7 +82,7 @@ def summary_of(session: Session) -> str:
 
 
 def remembered(session: Session, now: datetime) -> list[Proposal]:
-    """Propose each sentence of the user that asks to be remembered, as a belief with its because."""
+    """Propose each thing that the user asked to remember, as a belief with its reason."""
     found = (_proposal(event, cue, session, now) for event, cue in _cues(session))
     return list({proposal.unit.id: proposal for proposal in found}.values())
 

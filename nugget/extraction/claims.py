@@ -1,4 +1,4 @@
-"""Claims: sentences that may be knowledge, in words that stand alone, with what the judge looks at."""
+"""Claims: sentences that may be knowledge, with the features that the judge weighs."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _LINK = phrases.any_of(
     r"|only|when|if|unless|even|so|but|thus|therefore|then|such|both|no longer|not|given)\b"
 )
 _TRIED = 9
-"""Events behind a claim in which the agent says that what it tried did not help."""
+"""Number of events after a claim in which to look for the agent saying that its attempt did not help."""
 _LATER_EDITS = 50
-"""Edits of a file among which the one is looked for that reverts an earlier one."""
+"""Number of later edits of a file in which to look for one that reverts an edit."""
 TELLING = ("must", "instead", "because", "cause", "fix", "intent", "decided", "risk", "contrast")
 _NO_SUPPORT = ("question", "colon", "very short", "next_step", "offer")
 
@@ -69,12 +69,12 @@ class Claim:
 
     @property
     def is_agreed(self) -> bool:
-        """Whether it is an offer that the person accepted, or the option that they chose."""
+        """Whether the claim is an offer that the person accepted, or the option that they chose."""
         return bool(self.features["offer accepted"] or self.features["option chosen"])
 
     @property
     def speaker(self) -> Speaker:
-        """The speaker; words that the user passes on are quoted."""
+        """The speaker; text that the user passes on counts as quoted."""
         return Speaker.QUOTED if self.sentence.channel is Channel.QUOTED else self.sentence.event.speaker
 
 
@@ -88,7 +88,7 @@ class SessionClaims:
     weights: Mapping[str, float]
 
     def likeness(self, one: Claim, other: Claim) -> float:
-        """Cosine of two claims' words, weighted by how rare they are in the session."""
+        """Return the cosine similarity of two claims' words, weighted by how rare they are in the session."""
         shared = one.words & other.words
         return math.fsum(map(self.weights.__getitem__, shared)) / (one.size * other.size) if shared else 0.0
 
@@ -114,7 +114,7 @@ def claims_of(events: Sequence[Event]) -> SessionClaims:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the telling words of a text: names in code whole, other words in lower case, wide scripts in pairs."""
+    """Return the content words of a text: names in code, other words in lower case, pairs of wide characters."""
     found = [name.strip("`().").lower() for name in _CODE.findall(text)]
     found += [word for word in map(str.lower, _WORD.findall(text)) if word not in _STOP]
     if phrases.WIDE.search(text):
@@ -123,7 +123,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def plain(text: str) -> str:
-    """Return a sentence without bold and label signs, on one line."""
+    """Return a sentence on one line, without bold marks and a leading symbol."""
     return " ".join(re.sub(r"\*\*|__|^[✅❌⚠️•]\s*", "", text).split())
 
 
@@ -136,17 +136,17 @@ def _add_features(session: SessionClaims) -> None:
     chosen = _chosen_options(session)
     reverted = _reverted(session.events)
     for claim in session.claims:
-        made = of_words(claim.sentence.text)
+        made = word_features(claim.sentence.text)
         is_first = claim.sentence.place == claim.episode.first and not (claim.sentence.block or claim.sentence.number)
         is_pick = claim.episode.offer and is_first
         made["option chosen"] = float(claim.number in chosen or bool(is_pick))
-        made |= _of_place(claim, last_reply)
+        made |= _context_features(claim, last_reply)
         claim.features = made
         claim.is_refuted = _is_refuted(claim, session.events, reverted)
 
 
-def of_words(text: str) -> dict[str, float]:
-    """Return the features of a sentence that its words alone give."""
+def word_features(text: str) -> dict[str, float]:
+    """Return the features of a sentence that depend on its words alone."""
     body = plain(text)
     count = len(_WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
     patterns = phrases.FEATURES | phrases.FORMS
@@ -165,7 +165,7 @@ def of_words(text: str) -> dict[str, float]:
     return made
 
 
-def _of_place(claim: Claim, last_reply: Mapping[int, int]) -> dict[str, float]:
+def _context_features(claim: Claim, last_reply: Mapping[int, int]) -> dict[str, float]:
     sentence, episode = claim.sentence, claim.episode
     made = {f"channel {channel}": float(sentence.channel is channel) for channel in Channel}
     is_reply, is_user = sentence.channel is Channel.REPLY, sentence.channel is Channel.USER
@@ -185,7 +185,7 @@ def _of_place(claim: Claim, last_reply: Mapping[int, int]) -> dict[str, float]:
 
 
 def _chosen_options(session: SessionClaims) -> set[int]:
-    """Return the numbers of the claims that a person chose from a list by their letter or number."""
+    """Return the numbers of the claims that a person chose from a list by letter or number."""
     found: set[int] = set()
     for episode in session.episodes:
         letter = re.search(r"[A-Za-z1-9](?=\W*$)", episode.prompt.strip())
@@ -208,7 +208,7 @@ def _chosen_options(session: SessionClaims) -> set[int]:
 
 
 def _is_refuted(claim: Claim, events: Sequence[Event], reverted: Sequence[tuple[int, int, frozenset[str]]]) -> bool:
-    """Return whether the session took back later what the agent said or planned."""
+    """Return whether the session later took back what the agent said or planned."""
     channel, place, episode = claim.sentence.channel, claim.sentence.place, claim.episode
     if channel in (Channel.USER, Channel.QUOTED, Channel.SUMMARY):
         return False
@@ -227,7 +227,7 @@ def _is_refuted(claim: Claim, events: Sequence[Event], reverted: Sequence[tuple[
 
 
 def _reverted(events: Sequence[Event]) -> list[tuple[int, int, frozenset[str]]]:
-    """Return the places of each edit and of the later one that put back what it replaced, and the words of both."""
+    """Return the places of each reverted edit and of the edit that reverts it, with the words of both."""
     edits: dict[str, list[tuple[int, set[str], set[str]]]] = {}
     for place, event in enumerate(events):
         if event.kind is EventKind.FILE_EDIT and event.ok is not False and event.path:
@@ -246,7 +246,7 @@ def _reverted(events: Sequence[Event]) -> list[tuple[int, int, frozenset[str]]]:
 
 
 def continued(claim: Claim, session: SessionClaims) -> list[Claim]:
-    """Return the sentences behind a claim in its paragraph that go on with the same thought."""
+    """Return the sentences after a claim in its paragraph that continue its thought."""
     found: list[Claim] = []
     for other in session.claims[claim.number + 1 : claim.number + 3]:
         near = claim.sentence
@@ -262,8 +262,8 @@ def continued(claim: Claim, session: SessionClaims) -> list[Claim]:
     return found
 
 
-def said_of_pick(claim: Claim, session: SessionClaims) -> list[Claim]:
-    """Return what the offer says of the option that a person picked in a few words."""
+def said_about_pick(claim: Claim, session: SessionClaims) -> list[Claim]:
+    """Return what the offer says about the option that a person picked in a few words."""
     episode = claim.episode
     if not (claim.features["option chosen"] and claim.features["short"]):
         return []
@@ -285,12 +285,12 @@ def is_usable(claim: Claim) -> bool:
 
 
 def is_close(one: Claim, other: Claim) -> bool:
-    """Return whether two claims stand side by side, and not as two items of a list."""
+    """Return whether two claims stand next to each other, and not as two items of a list."""
     ours, theirs = one.sentence, other.sentence
     is_near = ours.place == theirs.place and 0 < abs(one.number - other.number) <= 2
     return is_near and (ours.block == theirs.block or not (ours.is_listed and theirs.is_listed))
 
 
 def is_confirmed(claim: Claim) -> bool:
-    """Return whether the agent agreed with a pasted text and changed something for it."""
+    """Return whether the agent agreed with a pasted text and then edited something."""
     return claim.episode.conceded and bool(claim.episode.edits)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from nugget.models import Event, EventKind
 
 MAX_TEXT = 400_000
-"""A longer manifest is generated; it is not looked into."""
+"""Longer manifests are generated, so they are not read."""
 
 
 class DependencyChange(NamedTuple):
-    """A dependency that changed: `before` and `after` are versions, None if it was or is absent, empty for any.
+    """A dependency that changed; `before` and `after` are versions, None where it is absent, empty for any version.
 
     `manifest` is the path as the agent named it.
     """
@@ -61,7 +61,7 @@ MANIFESTS: tuple[tuple[str, str, str], ...] = (
     ("pom.xml", "java", r"<artifactId>\s*([^<\s]+)\s*</artifactId>(?:\s*<version>\s*([^<\s]+)\s*</version>)?"),
     ("build.gradle*", "java", _GRADLE),
 )
-"""File name (glob), ecosystem, and a pattern of a dependency: its name, then its version in any of the other groups."""
+"""File name (glob), ecosystem, and pattern of a dependency: its name, then its version in one of the other groups."""
 _NO_NAMES = frozenset(
     "version node npm yarn pnpm engines packageManager name type private edition rust-version python requires-python "
     "target-version line-length minversion channel".split()
@@ -69,18 +69,18 @@ _NO_NAMES = frozenset(
 
 
 def dependency_changes(events: Sequence[Event]) -> list[DependencyChange]:
-    """Return every dependency that the session changed, in order, without those added and taken out again."""
+    """Return every dependency that the session changed, in order, except those that it added and removed again."""
     first: dict[tuple[str, str], DependencyChange] = {}
     for event in events:
-        for change in _of_edit(event):
+        for change in _changes_in(event):
             key = change.ecosystem, change.name.lower()
             known = first.get(key)
             first[key] = change if known is None else known._replace(after=change.after)
     return [change for change in first.values() if change.before != change.after]
 
 
-def _of_edit(event: Event) -> Iterator[DependencyChange]:
-    # Of a whole file that is written nobody knows what it held before.
+def _changes_in(event: Event) -> Iterator[DependencyChange]:
+    # When a whole file is written, nobody knows what it held before.
     if event.kind is not EventKind.FILE_EDIT or event.ok is False or not event.path or event.before is None:
         return
     name, after = event.path.replace("\\", "/").rpartition("/")[2], event.after or ""

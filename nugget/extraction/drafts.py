@@ -19,7 +19,7 @@ from nugget.extraction.claims import (
     is_close,
     is_confirmed,
     is_usable,
-    said_of_pick,
+    said_about_pick,
     words_of,
 )  # fmt: skip
 from nugget.extraction.episodes import OPENING
@@ -28,7 +28,7 @@ from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
 
 MAX_CLAIMS = 1200
-"""Claims of a session that are worked out as drafts: the first ones."""
+"""The number of claims, from the start of a session, that become drafts."""
 
 _MAX_SUPPORT = 2
 _BODY_CHARS = 480
@@ -54,9 +54,9 @@ _ORDER = ("", "Rule", "Decision", "Problem", "Cause", "Fix", "Because", "Why", "
 
 @dataclass(slots=True)
 class Draft:
-    """A unit in the making. `support` are sentences that say why, how, or instead of what.
+    """A unit in the making; `support` holds sentences that say why, how, or instead of what.
 
-    `alternatives` are what was not chosen, `better` is the draft about the same subject that was proposed in its place.
+    `alternatives` were not chosen; `better` is the draft about the same subject that was proposed instead.
     """
 
     anchor: Claim
@@ -76,12 +76,12 @@ class Draft:
 
     @property
     def telling(self) -> list[tuple[str, Claim]]:
-        """The support without sentences that only tell how far the work is."""
+        """The support without sentences that only report progress."""
         texts = [(one, one[1].sentence.text) for one in self.support]
         return [one for one, text in texts if not (phrases.STATUS.search(text) or phrases.IDLE.search(text))]
 
     def text(self) -> str:
-        """The body: a paragraph for each slot of its type, at most three sentences each."""
+        """Return the body: a paragraph for each slot of its type, with at most three sentences each."""
         claim, because = titles.split_reason(self.statement)
         found = self.anchor.features
         is_choice = found["decided"] or found["instead"] or self.anchor.sentence.channel is not Channel.REPLY
@@ -99,7 +99,7 @@ class Draft:
             slots.setdefault(name, []).append(titles.point_of(support.sentence.text))
         said: frozenset[str] = frozenset()
         parts = dict.fromkeys(sorted(slots, key=_ORDER.index), "")
-        for name in (first, *(one for one in parts if one != first)):  # the claim goes before what says it again
+        for name in (first, *(one for one in parts if one != first)):  # the claim goes before any restatement of it
             for told in filter(None, map(titles.sentence, slots[name][:3])):
                 words = words_of(told)
                 if not said or len(words - said) > _NEW * len(words):
@@ -109,7 +109,7 @@ class Draft:
 
 
 def drafts_of(session: SessionClaims) -> list[Draft]:
-    """Return a draft for each claim that can be worded so that it stands alone."""
+    """Return a draft for each claim that can be worded to stand alone."""
     made = []
     for claim in session.claims[:MAX_CLAIMS]:
         draft = _draft(claim, session)
@@ -121,7 +121,7 @@ def drafts_of(session: SessionClaims) -> list[Draft]:
 
 
 def _compare(made: Sequence[Draft]) -> None:
-    """Add how long each draft is, and where it ranks among the others by that."""
+    """Add the length of each draft to its features, and its rank by length."""
     for name, texts in {"statement": [one.statement for one in made], "text": [one.text() for one in made]}.items():
         order = sorted(map(len, texts))
         for draft, text in zip(made, texts, strict=True):
@@ -148,7 +148,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if not title:
         return None
     draft = Draft(anchor=claim, title=title, statement=whole)
-    following = said_of_pick if is_user else continued
+    following = said_about_pick if is_user else continued
     draft.support = [("", one) for one in following(claim, session)]
     draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
     if not draft.statement.endswith((".", "!", "?", "。")):
@@ -170,7 +170,7 @@ def _title(claim: Claim, said: str) -> str:
 
 
 def _as_choice(said: str) -> str:
-    """Return what a person picked, and why, as a statement."""
+    """Return a statement of what a person picked, and why."""
     name, *reason = OPENING.split(said, 1)
     if titles.is_statement(name, "the"):
         return said
@@ -180,12 +180,12 @@ def _as_choice(said: str) -> str:
 
 
 def _is_passing(claim: Claim, said: str) -> bool:
-    """Return whether a sentence is about the moment: a question, the next step, or how the agent feels about it."""
+    """Return whether a sentence only matters now: a question, the next step, or how the agent feels about it."""
     found, text = claim.features, claim.sentence.text
     if phrases.IDLE.search(said) or phrases.ERRAND.match(said):
         return True
     if claim.sentence.channel is Channel.USER:
-        return False  # its confidence leaves out what holds for the moment only
+        return False  # its confidence already takes this into account
     if (
         phrases.IDLE.search(text)
         or text.startswith(("And ", "Now "))
@@ -204,7 +204,7 @@ def _is_passing(claim: Claim, said: str) -> bool:
 
 
 def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
-    """Return what a person said with the sentence behind it, if that goes on with the same thought."""
+    """Return what a person said, with the next sentence if it continues the thought."""
     following = next(iter(session.claims[claim.number + 1 : claim.number + 2]), None)
     if following is None or following.features["question"]:
         return said
@@ -223,7 +223,7 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
 
 
 def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
-    """Return at most three sentences that say why, how it is fixed, or what was rejected; the settled ones first."""
+    """Return at most three sentences that say why, what fixes it, or what was rejected; settled ones first."""
     anchor = draft.anchor
     rows: list[tuple[float, str, Claim]] = []
     for other in session.claims:

@@ -16,10 +16,10 @@ _CHOICE = phrases.any_of(
 )
 _OFFERS = phrases.any_of(r"\b(?:or|oder|ou)\b[^?\n]*\?|\b(?:options?|alternatives?)\b")
 OPENING = phrases.any_of(r"[.,:;!?(\n]|\s[-–—]\s|\b(?:because|since|so|as|weil|denn|car|porque)\b")
-"""Where what a person picks ends, and the reason begins."""
+"""The place where a pick ends and its reason begins."""
 _NAME = re.compile(r"[\w.+#-]*\w[+#]*")
 _PICKING = frozenset("a an and both das den die go i'd i just let's nimm ok okay please the then use with yes".split())
-"""Words beside the names of what is picked."""
+"""Words that may stand beside the names in a pick."""
 _MOST_PICKED = 6
 _QUESTION = phrases.any_of(r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are|does|do|did|can you explain)\b")
 _TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
@@ -38,7 +38,7 @@ _STILL_BROKEN = phrases.any_of(
     r"|\bsame (?:error|issue|problem)\b|\b(?:immer noch|funktioniert (?:\w+ )?nicht|toujours pas|ne marche pas)\b"
     r"|\b(?:sigue|aún no|todavía no|все ещё|всё ещё|не работает)\b|还是|仍然|まだ"
 )
-"""How a person says that the agent's remedy did not help."""
+"""Phrases with which a person says that the agent's fix did not help."""
 _UNDO_CHARS, _REPORT_CHARS = 240, 600
 
 
@@ -57,12 +57,12 @@ class Turn(StrEnum):
 
 @dataclass(slots=True)
 class Episode:
-    """One turn of a person and what followed until the next.
+    """One turn of a person, and everything up to the next.
 
     `first` and `last` are the numbers of its events; `offer` is the question and reply that the person picked from;
-    `reaction` is the kind of the turn that follows, None at the end;
-    `conceded` tells that the agent's first reply gives way to the person, `accepted` that
-    the person then agreed, `undone` that they refused it, had it undone, or still saw the fault.
+    `reaction` is the kind of the turn that follows, None at the end. `conceded` means that the agent's first reply
+    gives way to the person, `accepted` that the person then agreed, and `undone` that they refused it, had it undone,
+    or still saw the fault.
     """
 
     turn: Turn
@@ -81,7 +81,7 @@ class Episode:
 
 
 def episodes_of(events: Sequence[Event]) -> list[Episode]:
-    """Cut the events at the turns of the person."""
+    """Cut the events into episodes at the turns of the person."""
     made = [Episode(turn=Turn.REQUEST, first=0, last=max(0, len(events) - 1))]
     outcome = {event.call_id: event.ok for event in events if event.kind is EventKind.OUTPUT and event.call_id}
     failed: dict[str, tuple[Episode, int]] = {}
@@ -123,7 +123,7 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
 
 
 def picked(prompt: str, reply: str) -> tuple[str, ...]:
-    """Return the words with which a prompt opens, if all of them name what the question and reply before it offer."""
+    """Return the opening words of a prompt if each names something that the question and reply before it offer."""
     opening = OPENING.split(prompt.strip(), 1)[0]
     is_question = re.search(r"^\W*(?:if|when)\b|[?？]", prompt.split("\n", 1)[0], re.IGNORECASE)
     if is_question or not (_OFFERS.search(reply) or phrases.RECOMMENDS.search(reply)) or phrases.ERRAND.match(opening):
@@ -139,7 +139,7 @@ def picked(prompt: str, reply: str) -> tuple[str, ...]:
 
 
 def turn_of(event: Event) -> Turn:
-    """Return what kind of turn a prompt is."""
+    """Return the kind of turn that a prompt is."""
     text = event.text.strip()
     if event.speaker is not Speaker.USER:
         return Turn.PLAN if event.speaker is Speaker.AGENT else Turn.PASTED
@@ -159,7 +159,7 @@ def turn_of(event: Event) -> Turn:
 def _note_command(
     now: Episode, place: int, event: Event, ok: bool | None, failed: Mapping[str, tuple[Episode, int]]
 ) -> None:
-    """Note a commit or a check; a command that failed before and works now is one."""
+    """Record a commit or a check; a command that failed before and now succeeds counts as a check."""
     if phrases.COMMITS.search(event.text):
         if ok is not False:
             now.commits.append(place)

@@ -1,9 +1,8 @@
 """The files that a session changed, with the SHA-256 of their contents before and after.
 
-A tool's result counts for what it tells of a file; if it tells nothing, contents are reconstructed by applying the
-edits in order to what git held before. Nothing is believed of a shell command's words alone: what it names counts if
-the disk or git shows the change. Hashes are made of the session as it was, so this reads it before redaction; only
-hashes and paths leave.
+If a tool's result does not give the contents of a file, they are reconstructed by applying the edits in order to what
+git held before. A shell command proves nothing by itself: a file that it names counts only if the disk or git shows
+the change. Hashes need the original text, so this reads the session before redaction; only hashes and paths leave.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ from nugget.sources.event_builder import MAX_TEXT_CHARS
 from nugget.text import apply_edit, content_hash, line_hash
 
 MAX_LINES = 20_000
-"""Lines of one file whose hashes are kept; more of them are generated."""
+"""The most lines of one file whose hashes are kept; longer files are generated."""
 MAX_FILES = 200
-"""Files of one deleted folder, and of the session's own commits, that are taken up."""
+"""The most files to record of one deleted folder, and of the session's own commits."""
 _SLACK = timedelta(minutes=2)
-"""How long after the last event of a session its work may reach the disk or a commit."""
+"""The time after a session's last event in which its work may still reach the disk or a commit."""
 _OWN_COMMIT = re.compile(r"^\[[^\]\n]*?\b([0-9a-f]{7,40})\] ", re.MULTILINE)
-"""What `git commit` prints: `[main 1a2b3c4] Message`."""
+"""The output of `git commit`: `[main 1a2b3c4] Message`."""
 _REWRITES = re.compile(
     r"\b(?:\w*fmt|format|goimports|prettier|black|isort|ruff|clang-format|biome|rubocop|pre-commit)\b|--fix\b"
     r"|\bgit (?:-\S+ \S+ )?(?:checkout(?! -[bB])|restore(?! --staged)|reset --hard|stash|merge|rebase|pull"
     r"|revert|apply|cherry-pick|am)\b"
 )
-"""Commands that may change files that they do not name."""
+"""Commands that may change files without naming them."""
 
 
 @dataclass(slots=True)
 class _Traces:
-    """Evidence of git and the disk for a session's work: nothing if the repository is gone.
+    """Evidence in git and on disk for a session's work; empty if the repository is gone.
 
-    `held` are the blobs of the asked paths before the session, `committed` what was committed meanwhile.
+    `held` are the blobs of the requested paths before the session, `committed` the changes committed during it.
     """
 
     root: Path | None
@@ -56,7 +55,7 @@ class _Traces:
     committed: dict[str, Change] = field(default_factory=dict)
 
     def ask_git(self, paths: Iterable[str], changes: Iterable[ShellChange], *, needs_period: bool) -> None:
-        """Ask git once for `paths` and what `changes` name, and for the commits of that time if they may show them."""
+        """Ask git once for `paths`, for the files that `changes` name, and if needed for the commits of the period."""
         named = {path for one in changes for path in (one.path, one.previous) if path}
         wanted = tuple(sorted(named | set(paths)))
         if self.repo is None or not (wanted or needs_period) or self.started is None or self.ended is None:
@@ -70,7 +69,7 @@ class _Traces:
                 self.committed = {change.path: change for change in period}
 
     def blob(self, blob: str | None) -> bytes | None:
-        """Return the content of a blob, None if there is none."""
+        """Return the content of a blob, or None."""
         if blob is None or self.repo is None:
             return None
         with suppress(GitError):
@@ -78,20 +77,20 @@ class _Traces:
         return None
 
     def hash_after(self, path: str) -> str | None:
-        """Return the SHA-256 of a file as the session left it: as committed meanwhile, else as on disk since."""
+        """Return the SHA-256 of a file as the session left it: from a commit of that time, else from disk."""
         change = self.committed.get(path)
         if change is not None and change.after is not None:
             return _hash(self.blob(change.after))
         return _hash(read_inside(self.root, path)) if self.is_written_in_time(path) else None
 
     def as_on_disk(self, path: str, hash_: str | None) -> str | None:
-        """Return the hash of the file's bytes if the disk holds what was hashed, but with a mark or other line ends."""
+        """Return the hash of the bytes on disk if they differ from the hashed text only in BOM or line endings."""
         raw = (read_inside(self.root, path) or b"") if hash_ is not None else b""
         plain = raw.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
         return content_hash(raw) if plain != raw and content_hash(plain) == hash_ else hash_
 
     def shows(self, change: ShellChange) -> bool:
-        """Return whether a write can be seen in a later commit, on disk, or, without a disk, in the session."""
+        """Return whether a commit or the disk shows a write; without a repository, whether its content is known."""
         if change.path in self.committed:
             return self.committed[change.path].after is not None
         if change.content is not None:
@@ -99,7 +98,7 @@ class _Traces:
         return self.is_written_in_time(change.path)
 
     def moved(self, source: str, target: str) -> str | None:
-        """Return where a file went, None if there is no sign that it was moved."""
+        """Return the new path of a file, or None if there is no sign that it was moved."""
         if self.root is None:
             return target
         for place in (target, f"{target}/{source.rpartition('/')[2]}"):
@@ -119,9 +118,9 @@ class _Traces:
 
 @dataclass(slots=True)
 class _Track:
-    """What is known of one file while going through the session; `content` is None if unknown.
+    """The state of one file while the session is read; `content` is None if unknown.
 
-    `commands_seen` is one more than the commands that had run before its last edit, 0 if no edit shows it.
+    `commands_seen` is one more than the number of commands run before its last edit, 0 if there was no edit.
     """
 
     existed: bool = True
@@ -135,19 +134,19 @@ class _Track:
     lines: dict[str, None] = field(default_factory=dict)
 
     def add_lines(self, written: str, known: str | None) -> None:
-        """Note the lines of `written` that did not stand in `known`."""
+        """Add the hashes of the lines of `written` that are not in `known`."""
         old = set(map(str.strip, known.splitlines())) if known else set()
         for line in map(str.strip, written.splitlines()):
             if line and line not in old and len(self.lines) < MAX_LINES:
                 self.lines[line_hash(line)] = None
 
     def delete(self, at: datetime | None) -> None:
-        """Note that the file is gone."""
+        """Record that the file is gone."""
         self.exists, self.after_hash, self.content, self.at = False, None, None, at
 
 
 def file_touches(session: Session, places: Places) -> tuple[FileTouch, ...]:
-    """Return the files of a workspace that a session, not yet redacted, touched; those outside it are left out."""
+    """Return the files of a workspace that a session (before redaction) touched, without those outside it."""
     outputs = {one.call_id: one for one in session.events if one.kind is EventKind.OUTPUT and one.call_id}
     commands = [(one, outputs.get(one.call_id or "")) for one in session.events if one.kind is EventKind.COMMAND]
     changes = {id(event): list(_named(event, output, session, places)) for event, output in commands}
@@ -182,14 +181,14 @@ def file_touches(session: Session, places: Places) -> tuple[FileTouch, ...]:
 
 
 def is_made_edit(event: Event, session: Session) -> bool:
-    """Return whether the event is an edit that was made. Claude Code tells of each; silence of others is success."""
+    """Return whether an edit succeeded; Claude Code always says so, other agents only report failures."""
     if event.kind is not EventKind.FILE_EDIT or event.ok is False or not event.path:
         return False
     return event.ok is True or session.agent != "claude-code"
 
 
 def _named(event: Event, output: Event | None, session: Session, places: Places) -> Iterator[ShellChange]:
-    """Yield the changes that a command which went well names, with paths in the workspace."""
+    """Yield the changes that a successful command names, with paths in the workspace."""
     went_well = output is not None and (output.ok is True or (output.ok is None and session.agent != "claude-code"))
     for change in shell_changes(event.text) if event.tool in SHELL_TOOLS and went_well else ():
         previous = places.find(change.previous) if change.previous else None
@@ -198,7 +197,7 @@ def _named(event: Event, output: Event | None, session: Session, places: Places)
 
 
 def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: _Traces, ran: int) -> None:
-    """Follow one edit, after `ran` commands."""
+    """Record one edit, made after `ran` commands."""
     track = tracks.get(path)
     if track is None:
         track = tracks[path] = _begin(path, event, traces)
@@ -210,7 +209,7 @@ def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: _Traces, r
     if event.tool == "NotebookEdit":
         track.content = None
     elif event.tool == "Write" or event.before is None:
-        # Of a longer text the event holds the beginning only, and a mark.
+        # The event holds only the beginning of a longer text, and a mark.
         track.add_lines(after[:MAX_TEXT_CHARS], track.content if event.before is None else event.before)
         track.content = after if len(after) <= MAX_TEXT_CHARS else None
     else:
@@ -223,7 +222,7 @@ def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: _Traces, r
 
 
 def _begin(path: str, event: Event, traces: _Traces) -> _Track:
-    """Return a track from what the first edit, else git, tells of the file as it was."""
+    """Return the state of a file before its first edit, as the edit or git shows it."""
     if event.before_hash:
         return _Track(existed=True, before_hash=event.before_hash)
     if event.before == "" and event.after_hash:
@@ -236,7 +235,7 @@ def _begin(path: str, event: Event, traces: _Traces) -> _Track:
 
 
 def _follow(change: ShellChange, at: datetime | None, tracks: dict[str, _Track], traces: _Traces) -> None:
-    """Follow what a command did to a file, if it can be verified."""
+    """Record what a command did to a file, if it can be verified."""
 
     def track_of(path: str) -> _Track:
         before = _Track(existed=path in traces.held, before_hash=_hash(traces.blob(traces.held.get(path))))
@@ -266,7 +265,7 @@ def _follow(change: ShellChange, at: datetime | None, tracks: dict[str, _Track],
 def _add_committed(
     commands: Sequence[tuple[Event, Event | None]], tracks: dict[str, _Track], traces: _Traces, excluded: Sequence[str]
 ) -> None:
-    """Add files that only a commit of the session shows: what generators and installers wrote."""
+    """Add files that only a commit of the session shows, such as those that generators and installers wrote."""
     own = [
         commit
         for event, output in commands
@@ -285,7 +284,7 @@ def _add_committed(
 
 
 def _touch(path: str, track: _Track, traces: _Traces) -> FileTouch | None:
-    """Return the touch that a track adds up to; None if nothing is left of it, or it changed nothing."""
+    """Return the touch that a track amounts to, or None if the file did not change."""
     if not track.exists:
         gone = FileTouch(path=path, action=TouchAction.DELETED, at=track.at, before_hash=track.before_hash)
         return gone if track.existed else None
@@ -304,7 +303,7 @@ def _hash(content: bytes | str | None) -> str | None:
 
 
 def _as_text(content: bytes | None) -> str | None:
-    """Return a content as text; None if it is binary."""
+    """Return the content as text, or None if it is binary."""
     with suppress(UnicodeDecodeError):
         return None if content is None or b"\0" in content[:8000] else content.decode("utf-8")
     return None

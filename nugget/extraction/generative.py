@@ -48,7 +48,7 @@ MAX_UNITS, MAX_NUGGETS = 5, 16
 """The most units and nuggets to ask for in one window."""
 
 Nearest = Callable[[str], Sequence[Unit]]
-"""A function from a text to the units of the brain nearest to it, best first."""
+"""A function that returns the units of the brain nearest to a text, best first."""
 
 _PROMPTS = Path(__file__).parent / "prompts"
 MAX_OUTPUT_TOKENS = 10_000
@@ -86,16 +86,16 @@ class Work:
 
     @property
     def left_usd(self) -> float:
-        """Dollars that this session may still cost; retries within a day share one cap."""
+        """The dollars that this session may still cost; retries within a day share one cap."""
         return self.settings.llm_max_usd_per_session - self.llm.spent_usd(self.session.id, within=CAP_WINDOW)
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens of a reply, fewer for a model with a small context."""
+        """The most tokens that a reply may have, fewer for a model with a small context."""
         return min(MAX_OUTPUT_TOKENS, self.settings.extraction_window_chars // 4)
 
     def cost_usd(self, chars: int, max_output_tokens: int) -> float:
-        """Return the highest cost, in dollars, of a request of so many characters."""
+        """Return the highest cost, in dollars, of a request of `chars` characters."""
         price = self.llm.price(self.settings.llm_extract_model)
         return estimate_cost_usd(price, "x" * chars, max_output_tokens=max_output_tokens)
 
@@ -103,7 +103,7 @@ class Work:
 def extract_generative(
     session: Session, *, llm: Model, settings: Settings, nearest: Nearest | None = None, now: datetime
 ) -> Extraction:
-    """Propose units from a redacted session; `nearest` finds units of the brain that they can relate to.
+    """Propose units from a redacted session; `nearest` finds units of the brain to relate them to.
 
     If the cap is reached between two windows, the units found so far are proposed, and `dropped` says so. Raises
     LLMUnavailable if a call fails for any other reason, or if no reply could be used.
@@ -183,7 +183,7 @@ def read_each(work: Work, read: Callable[[str, str], None]) -> None:
         where = f"part {part} of {len(texts)} of the session" if len(texts) > 1 else "the session"
         try:
             read(text, where)
-        except (BadReply, CostCapReached) as error:  # asking again later does not change it
+        except (BadReply, CostCapReached) as error:  # a later attempt would not help
             failures.append(error)
             work.dropped.append(f"{where}: {error}")
     if len(failures) == len(texts):
@@ -219,7 +219,7 @@ def _affordable_chars(work: Work) -> int:
 
 
 def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any], purpose: str = "extract") -> Any:
-    """Return the value of a reply, of a second one if nothing in it can be used, or the readable part of either.
+    """Return the value of a reply; if it is malformed, of a second one, or the readable part of either.
 
     Raises BadReply if neither holds the requested list, so that the caller can try again.
     """
@@ -250,10 +250,10 @@ def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any]
 
 
 def _joined(found: Sequence[Proposal], fresh: Proposal) -> list[Proposal]:
-    """Return the proposals with a fresh one, which replaces those that it completes or takes back.
+    """Return the proposals with a new one, which replaces those that it completes or takes back.
 
-    It inherits the evidence of a unit that it completes. It relates to no unit of its own session, since that unit may
-    be rejected.
+    It inherits the evidence of a unit that it completes. It has no relations to units of its own session, since those
+    may be rejected.
     """
     replaced = {one.id for one in fresh.unit.related if one.relation is RelationType.SUPERSEDES} | {fresh.updates}
     known = {one.unit.id: one for one in found}
@@ -267,7 +267,7 @@ def _joined(found: Sequence[Proposal], fresh: Proposal) -> list[Proposal]:
 
 
 def _existing(nearest: Nearest, text: str) -> list[Unit]:
-    """Return the units of the brain nearest to the requests of the person in this window, nearest first."""
+    """Return the units of the brain nearest to the person's requests in this window, nearest first."""
     asked = [line.removeprefix("USER: ")[:_QUERY_CHARS] for line in text.split("\n") if line.startswith("USER: ")]
     queries = [text[:_QUERY_CHARS], *asked[:: max(1, len(asked) // _QUERIES)][:_QUERIES]]
     scores: Counter[str] = Counter()
@@ -275,7 +275,7 @@ def _existing(nearest: Nearest, text: str) -> list[Unit]:
     for query in filter(str.strip, queries):
         for rank, unit in enumerate(nearest(query), start=1):
             units.setdefault(unit.id, unit)
-            # Reciprocal ranks, in thousandths: near to several prompts counts more than nearest to one.
+            # Reciprocal ranks, in thousandths: near several prompts counts more than nearest to one.
             scores[unit.id] += 1000 // rank
     return [units[unit_id] for unit_id, _ in scores.most_common(_EXISTING_SHOWN)]
 

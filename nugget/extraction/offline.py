@@ -1,8 +1,8 @@
-"""Knowledge from a session without an LLM: claims are found, judged and worded; the best few become proposals.
+"""Extract knowledge without an LLM: claims are found, judged and worded; the best few become proposals.
 
-At most MAX_UNITS units a session, each about another subject; none is a good answer. The judge is two linear models:
-of what the agent says, over named features, and of what a person types, over its words and its vector. They are
-trained by scripts/train_extraction.py; judge.json holds the numbers and their card.
+A session gives at most MAX_UNITS units, each about a different subject, and often none. The judge is two linear
+models: one for what the agent says, over named features, and one for what a person types, over its words and vector.
+scripts/train_extraction.py trains them; judge.json holds the weights and a model card.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable
 from nugget.extraction import phrases, titles
-from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed, of_words
+from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed, word_features
 from nugget.extraction.drafts import Draft, drafts_of
 from nugget.extraction.episodes import Turn, picked
 from nugget.extraction.proposals import Proposal, domain_of, edited_files, language_of, project_of
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 MAX_UNITS = 5
 
 _SURE = 0.8
-"""Confidence at least of what a person laid down as a rule, or chose when asked."""
+"""The least confidence in what a person laid down as a rule, or chose when asked."""
 _AGREED = 0.7
-"""The same of what the agent offered and the person agreed to."""
+"""The least confidence in what the agent offered and the person agreed to."""
 _THEIRS = 0.05
-"""How much more a unit counts that the person stated."""
+"""The bonus for a unit that the person stated."""
 _QUOTE_CHARS, _SHOWN_QUOTE_CHARS = 240, 200
 _UNCONFIRMED = 0.79
-"""Most confidence in what neither the user said nor a check confirmed."""
+"""The most confidence in what neither the user stated nor a check confirmed."""
 _ALIKE = 0.4
-"""How much less a unit counts by its likeness to the most similar one that is proposed already."""
+"""The penalty for likeness to the most similar unit already proposed."""
 _SAME_SUBJECT, SHARED_WORDS = 0.65, 0.4
-"""Likeness from which two drafts are one subject, and the same of words alone."""
+"""Likeness from which two drafts are about one subject: in words and meaning, and in words alone."""
 _EITHER = re.compile(r"([\w.+#-]*\w) (?:or|vs\.?|oder|ou) ([\w.+#-]*\w)")
 _NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 
@@ -70,20 +70,20 @@ class Judge:
     threshold: float
 
     def draft_score(self, features: Mapping[str, float]) -> float:
-        """Return the probability that a draft says something worth keeping."""
+        """Return the probability that a draft is worth keeping."""
         return _probability(self.slope * _weighed(self.draft, features) + self.offset)
 
     def message_score(self, text: str, vector: NDArray[np.float32] | None) -> float:
-        """Return the probability that what a person types holds beyond the moment; without a vector by words alone."""
+        """Return the probability that a message holds beyond the moment; without a vector, by words alone."""
         of_vector = 0.0 if vector is None else float(vector @ self.vector)
         return _probability(_weighed(self.message, message_features(text)) + of_vector)
 
 
 def message_features(text: str) -> dict[str, float]:
-    """Return what the judge looks at in the words that a person types."""
+    """Return the features of a person's message that the judge weighs."""
     signs = {"rule": phrases.RULES, "one-off": phrases.ONE_OFF, "passing": phrases.PASSING}
     found = {name: float(bool(pattern.search(text))) for name, pattern in signs.items()}
-    return of_words(text) | found | {"command": float(text.startswith("/"))}
+    return word_features(text) | found | {"command": float(text.startswith("/"))}
 
 
 def _weighed(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
@@ -95,7 +95,7 @@ def _probability(score: float) -> float:
 
 
 def vectors_of(texts: Sequence[str]) -> list[NDArray[np.float32]] | None:
-    """Return the bundled model's vectors of texts; None if it cannot be loaded, so that words alone decide."""
+    """Return the bundled model's vectors of texts, or None if it cannot be loaded; then words alone decide."""
     try:
         return [*bundled().embed(texts)]
     except EmbeddingUnavailable:
@@ -104,7 +104,7 @@ def vectors_of(texts: Sequence[str]) -> list[NDArray[np.float32]] | None:
 
 @cache
 def trained() -> Judge:
-    """Return the judge as it is shipped."""
+    """Return the judge that ships with Nugget."""
     stored = json.loads((files("nugget.extraction") / "judge.json").read_text("utf-8"))
     return Judge(**{name: stored[name] for name in ("draft", "message", "vector", "slope", "offset", "threshold")})
 
@@ -117,7 +117,7 @@ def extract_offline(session: Session, *, now: datetime) -> list[Proposal]:
 
 
 def explain(session: Session) -> tuple[str, ...]:
-    """Return a line for each claim that was considered: probability, speaker, cues, and what became of it."""
+    """Return a line for each claim considered: probability, speaker, cues, and outcome."""
     read = claims_of(tuple(without_recalled(session.events)))
     made = drafts(read, least=0.0)
     threshold = trained().threshold
@@ -142,7 +142,7 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
     scores = map(judge.message_score, texts, (vectors_of(texts) if texts else None) or repeat(None))
     lasting = dict(zip(map(id, typed), scores, strict=True))
     for draft in made:
-        draft.kind, least_sure = _settled(draft)
+        draft.kind, least_sure = _type_and_floor(draft)
         score = lasting.get(id(draft))
         draft.confidence = max(judge.draft_score(draft.features) if score is None else score, least_sure)
     kept = [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
@@ -152,7 +152,7 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
 
 
 def select(made: Sequence[Draft], read: SessionClaims) -> list[Draft]:
-    """Return the best drafts, each about another subject."""
+    """Return the best drafts, each about a different subject."""
     ranked = sorted(made, key=lambda one: (-round(one.confidence, 2), one.anchor.sentence.channel is not Channel.USER))
     vectors = vectors_of([draft.statement for draft in ranked]) if len(ranked) > 1 else None
     for draft, vector in zip(ranked, vectors or (), strict=vectors is not None):
@@ -177,7 +177,7 @@ def select(made: Sequence[Draft], read: SessionClaims) -> list[Draft]:
 
 
 def _replaces(one: Draft, other: Draft) -> bool:
-    """Return whether a person said later that something else holds now, or what was planned is done."""
+    """Return whether one draft replaces another: a later statement of the person, or the commit of a plan."""
     found, channels = one.anchor.features, [draft.anchor.sentence.channel for draft in (one, other)]
     if one.anchor.sentence.place <= other.anchor.sentence.place:
         return False
@@ -186,8 +186,8 @@ def _replaces(one: Draft, other: Draft) -> bool:
     return channels[1] is Channel.PLAN and channels[0] in (Channel.COMMIT, Channel.PUBLISHED)
 
 
-def _settled(draft: Draft) -> tuple[KnowledgeType, float]:
-    """Return the type of a draft, and its least confidence: what a person laid down or chose needs no guess."""
+def _type_and_floor(draft: Draft) -> tuple[KnowledgeType, float]:
+    """Return the type of a draft and its least confidence, which is high for what a person laid down or chose."""
     anchor, kind = draft.anchor, _kind(draft)
     text, found = anchor.sentence.text, anchor.features
     if draft.statement.rstrip(" .").endswith(("?", "？")):
@@ -198,7 +198,7 @@ def _settled(draft: Draft) -> tuple[KnowledgeType, float]:
     if anchor.sentence.channel is Channel.USER:
         if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
             return (kind, 0.0) if phrases.ABOUT_THE_WORK.search(text) else (KnowledgeType.DECISION, _SURE)
-        # The bundled model is an English one: a rule with its reason in another language is clear by its words.
+        # The bundled model knows English only; in other languages a rule with its reason is clear from its words.
         is_foreign_rule = found["because"] and phrases.RULES.search(text) and not phrases.ENGLISH.search(text)
         is_choice = phrases.CHOSEN.search(text) or phrases.REJECTS.search(text)
         is_laid_down = phrases.FOR_EVER.match(draft.statement) or is_choice or is_foreign_rule
@@ -211,7 +211,7 @@ def _settled(draft: Draft) -> tuple[KnowledgeType, float]:
 
 
 def _kind(draft: Draft) -> KnowledgeType:
-    """Return the type of a draft: something intended, trouble, something chosen or to do, or how things are."""
+    """Return the type of a draft: belief, decision, bug or concept."""
     found, text = draft.anchor.features | draft.features, draft.anchor.sentence.text
     if draft.anchor.sentence.channel is Channel.USER:
         is_choice = found["instead"] or phrases.CHOSEN.search(text) or phrases.REJECTS.search(text)
@@ -226,7 +226,7 @@ def _kind(draft: Draft) -> KnowledgeType:
 
 
 def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:
-    """Return how much of the claim of one draft another holds, in rare words and in meaning (0 to 1.5)."""
+    """Return how alike two drafts are, in rare words and in meaning (0 to 1.5)."""
     if (
         titles.clean(one.anchor.sentence.text) in other.statement
         or titles.clean(other.anchor.sentence.text) in one.statement
@@ -259,7 +259,7 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
 
 
 def _body(draft: Draft, alternatives: Sequence[str]) -> str:
-    """Return the slots of a draft, what was not chosen, and the words that it rests on."""
+    """Return the body of a unit: the slots of its draft, the alternatives not chosen, and the quote behind it."""
     text = draft.text()
     if alternatives and draft.kind is KnowledgeType.DECISION and "**Instead of:**" not in text:
         text += f"\n\n**Instead of:** {'; '.join(alternatives)}."
@@ -296,7 +296,7 @@ def _reason(draft: Draft) -> str:
 
 
 def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
-    """Return the file that a unit is about: one that was edited and that it names, else the only one edited."""
+    """Return the file that a unit is about: an edited file that it names, else the only edited file."""
     edited: dict[str, None] = {}
     named: dict[str, None] = {}
     anchor, episode = draft.anchor, draft.anchor.episode
@@ -314,7 +314,7 @@ def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
 
 
 def _domain(draft: Draft, session: Session, path: str | None) -> str:
-    """Return `projects/NAME` for what is true of one repository, the domain of the language for a general rule."""
+    """Return `projects/NAME` for knowledge of one repository, or the language's domain for a general rule."""
     project = project_of(session)
     is_rule = draft.kind is KnowledgeType.BELIEF and path is None
     return domain_of(session) if project is None or is_rule else f"projects/{slugify(project)}"
@@ -328,7 +328,7 @@ def is_adopted(draft: Draft) -> bool:
 
 
 def is_checked(draft: Draft) -> bool:
-    """Return whether what the agent said was adopted, and a check passed or a commit was made after its change."""
+    """Return whether what the agent said was adopted, and then a check passed or a commit was made."""
     episode = draft.anchor.episode
     done = (*episode.passed, *episode.commits)
     is_committed = draft.anchor.sentence.channel in (Channel.COMMIT, Channel.PUBLISHED)
@@ -336,7 +336,7 @@ def is_checked(draft: Draft) -> bool:
 
 
 def _alternatives(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
-    """Return what was not chosen: the other options of a dialog, or what follows `instead of`."""
+    """Return the alternatives not chosen: the other options of a dialog, or what follows `instead of`."""
     event = draft.anchor.sentence.event
     if event.call_id and event.speaker is Speaker.USER and event.tool:
         calls = (one for one in read.events if one.call_id == event.call_id and one.kind is EventKind.TOOL_CALL)

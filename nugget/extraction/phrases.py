@@ -1,6 +1,6 @@
-"""Words that tell knowledge from chatter, in six languages: data for the judge, which learned what each is worth.
+"""Phrases that tell knowledge from chatter, in six languages: data for the judge, which learned their weights.
 
-Every entry is one feature; a pattern counts once a sentence. Languages: English, German, French, Spanish, Japanese,
+Every entry is one feature; a pattern counts once per sentence. Languages: English, German, French, Spanish, Japanese,
 Chinese. Patterns without word boundaries serve scripts that do not put spaces between words.
 """
 
@@ -10,7 +10,7 @@ import re
 
 
 def any_of(*parts: str) -> re.Pattern[str]:
-    """Return a pattern that finds any of these, in small or capital letters."""
+    """Return a case-insensitive pattern that finds any of these."""
     return re.compile("|".join(parts), re.IGNORECASE)
 
 
@@ -35,7 +35,7 @@ LEAD_INS = any_of(
 )
 COMMITS = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
-"""How the question tool reports what a person chose."""
+"""The question tool's report of a person's choice."""
 RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
 
 OFFERS = any_of(
@@ -43,7 +43,7 @@ OFFERS = any_of(
     r"\b(?:soll ich|möchtest du|willst du)\b|\b(?:veux-tu|voulez-vous|souhait\w+)\b|\b(?:quieres|te gustaría)\b",
     r"しますか|ましょうか|要我|需要我|是否",
 )
-"""How the agent asks whether it should do something."""
+"""The agent's question whether it should do something."""
 
 FEATURES = {
     "must": any_of(
@@ -173,7 +173,7 @@ RECOMMENDS = any_of(
     r"|\bmy recommendation\b|\bi(?:'d| would) (?:use|take|pick|go for)\b|^\w+ing\b.{5,90}\bwould\b",
     r"\b(?:ich (?:würde|empfehle|schlage)|je (?:recommande|propose)|recomiendo|propongo)\b|おすすめ|推奨|我建议|推荐",
 )
-"""What the agent proposes for the person to accept."""
+"""A recommendation by the agent that the person may accept."""
 CONCEDES = any_of(
     r"\byou(?:'re| are) (?:absolutely |completely |totally )?(?:right|correct)|\bgood (?:catch|point|idea|question)"
     r"|i apologi[sz]e|\bmy mistake|\bi missed|\bthat's a (?:good|much better)|\bfair (?:point|enough)|\bi see\b|\bah,",
@@ -186,7 +186,7 @@ STILL_WRONG = any_of(
     r"|working)|whoops|oops|hmm|immer noch|toujours|sigue)",
     r"\W*(?:まだ|还是|仍然)",
 )
-"""How the agent opens when what it tried did not help."""
+"""The agent's opening words when its attempt did not help."""
 
 PASSING = any_of(
     r"^(?:please )?(?:never ?mind|(?:never|always|only) (?!.*\b(?:may|must|should|can)\b)(?:\w+ing|(?!need|feed|embed"
@@ -206,7 +206,7 @@ PASSING = any_of(
     r"|de momento|por ahora|pour l'instant|pas encore|noch nicht|immer noch|erstmal|diesmal|doit être (?:le|la|un)"
     r"|muss (?:wohl )?(?:am|an)|debe (?:de )?ser)\b|まだ|ちょっと待|今回だけ|とりあえず|刚才|先别|暂时",
 )
-"""What a person says with the words of a rule, of the moment or of themselves."""
+"""Remarks that sound like rules but are about the moment or the speaker."""
 
 RULES = any_of(
     r"(?:^|[,;:—–-] |\b(?:and|please|should|to|we|you|i|but|that|every|remember:?) )(?:always|never)\b",
@@ -225,14 +225,14 @@ RULES = any_of(
     r"必ず|常に|してはいけない|ないで(?:ください|ね)?|禁止|必须|总是|永远不要|绝不|不要|不得|务必|一律|以后|今后|今後",
     r"\b(?:никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
 )
-"""What a person says that holds beyond the moment."""
+"""Signs that a statement holds beyond the moment."""
 
 FOR_EVER = any_of(
     r"(?:please |ne )?(?:always|never|don't ever|immer|niemals|nie|toujours|jamais|siempre|nunca|jamás|никогда"
     r"|всегда)\b|(?:please )?(?:keep|leave)\b.{4,80}\b(?:because|since|otherwise)\b",
     r"絶対|必ず|绝不|永远|始终|总是",
 )
-"""How a rule begins."""
+"""The beginning of a rule."""
 
 REJECTS = any_of(
     r"\b(?:i|we) (?:really )?(?:do(?:n't| not)|did(?:n't| not)) (?:want|need|use|like) (?:to )?(?!you\b)",
@@ -241,14 +241,14 @@ REJECTS = any_of(
     r"\b(?:verworfen|abgelehnt|entschieden gegen|rejeté\w*|écarté\w*|descartad\w+|rechazad\w+|отказались)\b",
     r"放弃了|否决|却下|採用しない",
 )
-"""What a person says was turned down."""
+"""Signs that something was rejected."""
 
 WORKAROUND = any_of(
     r"\bwork-?arounds?\b|\bworks? around\b|\btemporarily\b|\btemporary (?:fix|hack|measure|solution)\b|\bfor now\b",
     r"\bstop-?gap\b|\bmonkey-?patch|\buntil .{3,60} (?:is|are|gets?) (?:fixed|released|merged|supported|available)\b",
     r"\b(?:vorläufig|vorübergehend|notlösung|provisoi\w+|temporal\w*|provisional\w*|временн\w+)\b|临时|变通|暫定|回避策",
 )
-"""What holds only until something better."""
+"""Signs of something that holds only until there is something better."""
 
 CHOSEN = any_of(
     r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|let'?s (?:keep|stick"
@@ -262,7 +262,7 @@ CHOSEN = any_of(
     r"\b(?:decidido|elegimos|vamos a usar|usamos|mantenemos|nos quedamos)\b|に決め|にしました|決定|决定|选择了|改用"
     r"|我们用",
 )
-"""What a person says was chosen."""
+"""Signs that something was chosen."""
 
 ONE_OFF = any_of(
     r"\b(?:this|that) (?:one|pr|commit|branch|time)\b|\bc(?:an|ould) (?:you|we|i)\b|\blet'?s\b(?! (?:keep|stick|stay"
@@ -270,10 +270,10 @@ ONE_OFF = any_of(
     r"^i (?:do )?(?:want|need|would like) (?:to|you)\b|\bnot sure\b|\?\s*$|\bi don'?t (?:know|remember|see)\b",
     r"\b(?:diesmal|dieses mal|kannst du)\b|\b(?:cette fois|peux-tu)\b|\b(?:esta vez|puedes)\b|今回|这次|能不能",
 )
-"""What a person asks for now."""
+"""Signs of a request for this moment only."""
 
 ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with)\b")
-"""Questions on how the work of a session goes on, not on what is built."""
+"""Signs of a question about how to proceed, not about what is built."""
 
 ERRAND = any_of(
     r"^(?:(?:yeah|yes|ok(?:ay)?|so|and|now|also|then|please|(?:can|could) you|let'?s|i want to)[,.]? )*(?:read|look|see"
@@ -283,12 +283,12 @@ ERRAND = any_of(
     r"|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:doc(?:s|ument\w*)?|readme|change ?log|tests?|lint\w*"
     r"|(?:merge )?conflicts?)))\b(?!.*\b(?:always|never|every|each|whenever|before any)\b)"
 )
-"""What to do in this session, or `tidies` after any change; a rule says when: always, never, before any commit."""
+"""An errand, or a chore after any change (`tidies`); a rule says when: always, never, before any commit."""
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
 
 
 def options_not_taken(asked: str, answered: str, limit: int = 6) -> tuple[str, ...]:
-    """Return the labels that a dialog offered, without those in its answer."""
+    """Return the labels that a dialog offered but its answer did not pick."""
     labels = dict.fromkeys(RECOMMENDED.sub("", label) for label in _LABEL.findall(asked))
     return tuple(label for label in labels if label not in answered)[:limit]
 
@@ -313,7 +313,7 @@ def rejected_in(text: str) -> tuple[str, ...]:
     found = _OVER.search(_OTHERWISE.split(text)[0])
     is_name = found and (not found[0].lower().startswith("not ") or "`" in found[0] or _USES.match(text))
     if not found or not is_name or found[0].count("`") % 2:
-        return ()  # code that was cut off, or no name
+        return ()  # truncated code, or not a name
     if found[1].startswith("`"):
         return (found[1].split("`")[1],)
     name = _CLAUSE.sub("", re.sub(r"^(?:the|a|an|using|use) ", "", found[1].strip())).strip(" `\"'")
@@ -343,4 +343,4 @@ IDLE = any_of(
     r"|\b(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we|i)(?:'ve| have)?(?: just)? \w+(?:ed"
     r"|de)\b|\b(?:now|will \w+) (?:accurate|correct|normal)ly\b|^no (?:\w+ ){0,2}changes? (?:are )?(?:need|requir)ed\b",
 )
-"""Where things stand, what a review came to, claims of success, and what says nothing."""
+"""Progress reports, outcomes of reviews, claims of success, and empty phrases."""

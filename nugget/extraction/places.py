@@ -1,4 +1,4 @@
-"""Find the files that an agent means by a path or by a shell command, and what they define (`ast`, tree-sitter)."""
+"""Find the files that an agent's path or shell command refers to, and what they define (`ast`, tree-sitter)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from nugget.text import MAX_HASHED_CHARS
 
 @dataclass(slots=True)
 class Places:
-    """Find the path in the workspace that an agent meant by a path.
+    """The checkouts of a workspace, in which a path that an agent names is looked up.
 
-    `roots` are the checkouts of the workspace that the session worked in, `others` those of other workspaces that may
-    lie inside them, and `excluded` globs of files to leave out.
+    `roots` are the checkouts that the session worked in, `others` those of other workspaces that may lie inside them,
+    and `excluded` globs of files to leave out.
     """
 
     session: Session
@@ -36,21 +36,21 @@ class Places:
 
     @property
     def repo(self) -> str | None:
-        """Identity of the workspace."""
+        """The identity of the workspace."""
         return self.roots[0].identity if self.roots else None
 
     def find(self, path: str) -> str | None:
-        """Return the path relative to the root of its checkout; None outside and if it is excluded."""
+        """Return the path relative to the root of its checkout, or None if it is outside or excluded."""
         if path not in self.known:
             self.known[path] = next(self._inside(path), None)
         return self.known[path]
 
     def is_file(self, path: str) -> bool:
-        """Return whether a path of the workspace is a file now."""
+        """Return whether a path of the workspace is an existing file."""
         return any(file_inside(root.root, path) is not None for root in self.roots)
 
     def symbol_at(self, path: str, text: str) -> str:
-        """Return the function or class of a file that holds a text, else the only one that the text defines."""
+        """Return the function or class that contains a text, else the only one that the text defines."""
         if path not in self.functions:
             contents = (read_inside(root.root, path) for root in self.roots)
             content = next((one for one in contents if one is not None), b"").decode("utf-8", "replace")
@@ -74,7 +74,7 @@ class Places:
 
 
 def file_inside(root: Path | None, path: str) -> Path | None:
-    """Return the file at a path below a folder, None if there is none or a link leads out of the folder."""
+    """Return the file at a path below a folder, or None if it is missing or a link leads outside."""
     if root is None:
         return None
     file = root / path
@@ -85,7 +85,7 @@ def file_inside(root: Path | None, path: str) -> Path | None:
 
 
 def read_inside(root: Path | None, path: str) -> bytes | None:
-    """Return the content of a file below a folder; None without one, or of one too large to be hashed."""
+    """Return the content of a file below a folder, or None if it is missing or too large to hash."""
     file = file_inside(root, path)
     try:
         return file.read_bytes() if file is not None and file.stat().st_size <= MAX_HASHED_CHARS else None
@@ -94,7 +94,7 @@ def read_inside(root: Path | None, path: str) -> bytes | None:
 
 
 def is_excluded(path: str, globs: Iterable[str]) -> bool:
-    """Return whether a path matches one of the globs, whole or from any folder on."""
+    """Return whether a path or one of its folders matches one of the globs."""
     return any(fnmatchcase(path, form) for glob in globs for form in (glob, f"*/{glob}", f"{glob}/*"))
 
 
@@ -103,16 +103,16 @@ _WORTH_READING = re.compile(r"\b(?:rm|mv|cp|tee|unlink|sed|gsed|perl)\b|>")
 _HERE = re.compile(r"<<(?P<dash>-?)\s*(?P<quote>['\"]?)(?P<mark>[A-Za-z_]\w*)(?P=quote)")
 _REDIRECTIONS = frozenset(("&>", "&>>", ">", ">>", ">|"))
 _BODY = "\0"
-"""Begins the word that stands for a here-document: its number follows."""
+"""The prefix of the word that stands for a here-document; its number follows."""
 _UNKNOWN = re.compile(r"[$`*?\[\]{}]|^~[^/]|\n|^-|^/dev/|^$|^\d$|^[<>&|]+$")
-"""A word that the shell expands names no file, and neither does an operator or a flag."""
+"""Words that are not file names: those that the shell expands, operators and flags."""
 _PREFIXES = frozenset("sudo command env time nohup exec builtin if then else elif do while until ! {".split())
 
 
 class ShellChange(NamedTuple):
-    """A file that a command may change: `action` is `write`, `delete` or `move` (it was at `previous` before).
+    """A file that a command may change; `action` is `write`, `delete` or `move` (from `previous`).
 
-    `content` is set if a here-document tells what the file holds afterwards.
+    `content` is set if a here-document gives the new content of the file.
     """
 
     action: str
@@ -122,7 +122,7 @@ class ShellChange(NamedTuple):
 
 
 def shell_changes(command: str) -> list[ShellChange]:
-    """Return the files that a command line may change, in its order; none if it cannot be read."""
+    """Return the files that a command line may change, in order; none if it cannot be parsed."""
     command = command.replace(_BODY, "")
     text, bodies = _without_bodies(command) if _WORTH_READING.search(command) else ("", [])
     if len(text) > _MAX_COMMAND_CHARS:
@@ -132,7 +132,7 @@ def shell_changes(command: str) -> list[ShellChange]:
     found, folder, part = list[ShellChange](), PurePosixPath(), list[str]()
     try:
         words = [*reader, ";"]
-    except ValueError:  # quotes do not close
+    except ValueError:  # a quote is not closed
         return []
     for word in words:
         if word in _REDIRECTIONS or not word or set(word) - set("();|&\n"):
@@ -152,7 +152,7 @@ def shell_changes(command: str) -> list[ShellChange]:
 
 
 def _without_bodies(command: str) -> tuple[str, list[str | None]]:
-    """Return the command with here-documents replaced by their numbers, and their bodies, None if not literal."""
+    """Return the command with here-documents replaced by their numbers, and their bodies (None if not literal)."""
     bodies: list[str | None] = []
     position, parts = 0, []
     while found := _HERE.search(command, position):
@@ -169,7 +169,7 @@ def _without_bodies(command: str) -> tuple[str, list[str | None]]:
 
 
 def _changes(part: list[str], bodies: list[str | None]) -> Iterator[ShellChange]:
-    """Yield the files that one simple command names, if it is one that changes files or writes into one."""
+    """Yield the files that one simple command changes or writes to."""
     body = next((bodies[int(word[1:])] for word in part if word.startswith(_BODY)), None)
     targets = [word for before, word in pairwise(part) if before in _REDIRECTIONS and not _UNKNOWN.search(word)]
     program, *names = [word for word in part if not word.startswith(_BODY)] or [""]
@@ -198,7 +198,7 @@ _TEST = re.compile(
 
 
 def is_generated(path: str) -> bool:
-    """Return whether a file is made by a program, so that nobody asks why it is as it is."""
+    """Return whether a file is generated, so that nobody asks why it is as it is."""
     return _GENERATED.search(path) is not None
 
 
@@ -212,7 +212,7 @@ GRAMMARS = {
     ".mts": "typescript", ".cts": "typescript", ".tsx": "tsx", ".go": "go", ".rs": "rust", ".java": "java",
     ".rb": "ruby", ".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".cxx": "cpp", ".hpp": "cpp", ".hh": "cpp",
 }  # fmt: skip
-"""File endings with the tree-sitter grammar that reads them."""
+"""The tree-sitter grammar for each file extension."""
 PYTHON = (".py", ".pyi")
 _DEFINES = re.compile(
     r"(function|method|class|interface|struct|enum|trait|union|module|type|impl|mod|const|static|macro|record"
@@ -220,20 +220,20 @@ _DEFINES = re.compile(
     r"_?(declaration|definition|item|specifier|spec)?|variable_declarator"
 )
 _VALUES = ("variable", "const", "static", "field", "public", "mod", "module")
-"""Kinds of definitions that hold no code."""
+"""Kinds of definitions that contain no code."""
 
 Found = tuple[tuple[str, ...], str, int, int]
-"""The names of a definition with those around it, its kind, its first and last line."""
+"""The names of a definition and those that enclose it, its kind, and its first and last line."""
 
 
 def functions_in(path: str, content: str) -> list[Found]:
-    """Return the functions, classes and types of a file's content, each after the one that it is in."""
+    """Return the functions, classes and types in a file's content, each after the one that encloses it."""
     read = definition_reader(path)
     return [one for one in read(content.encode()) if one[1] not in _VALUES] if read else []
 
 
 def definition_reader(path: str) -> Callable[[bytes], Iterator[Found]] | None:
-    """Return the parser for a file; None if no grammar is known or installed."""
+    """Return the parser for a file, or None if no grammar is known or installed."""
     suffix = PurePosixPath(path).suffix.lower()
     grammar = GRAMMARS.get(suffix)
     if suffix in PYTHON:
@@ -244,7 +244,7 @@ def definition_reader(path: str) -> Callable[[bytes], Iterator[Found]] | None:
         from tree_sitter import Language, Parser
 
         package = import_module(f"tree_sitter_{'typescript' if grammar == 'tsx' else grammar}")
-        # The one package with two grammars names them.
+        # Only the TypeScript package has two grammars, and names them.
         make = getattr(package, f"language_{grammar}", None) or package.language
         parser = Parser(Language(make()))
     except (ImportError, AttributeError, ValueError, OSError):
@@ -277,7 +277,7 @@ def _in_body(body: Sequence[ast.stmt], outer: tuple[str, ...]) -> Iterator[Found
 
 
 def _in_tree(root: Any) -> Iterator[Found]:
-    """Yield every definition of a syntax tree, with the names around it. Not recursive: generated code nests deeply."""
+    """Yield every definition in a syntax tree, without recursion, since generated code nests deeply."""
     waiting: list[tuple[Any, tuple[str, ...]]] = [(root, ())]
     while waiting:
         node, names = waiting.pop()
@@ -289,7 +289,7 @@ def _in_tree(root: Any) -> Iterator[Found]:
 
 
 def _name_of(node: Any) -> str | None:
-    """Return the name that a definition gives: its `name`, the type that an `impl` is for, C's innermost declarator."""
+    """Return the name of a definition: its `name`, the type of an `impl`, or the innermost declarator in C."""
     for key in ("name", "type" if node.type == "impl_item" else "declarator"):
         named = node.child_by_field_name(key)
         while named is not None and (inner := named.child_by_field_name("declarator")) is not None:

@@ -22,9 +22,8 @@ _LANGUAGES = {ending: language for language, endings in _EXTENSIONS.items() for 
 class Proposal:
     """A knowledge unit found in a session, with one line on why it was proposed.
 
-    `updates` is the id of the unit of the brain whose file it corrects or extends, where that is known; `note` is
-    what a reviewer should look at. Of a note in a vault, `names` are those by which others link to it, and `links` the
-    names that it links to.
+    `updates` is the id of the unit whose file it corrects or extends, if known; `note` is a hint for the reviewer.
+    For a note in a vault, `names` are the names by which others link to it, and `links` the names that it links to.
     """
 
     unit: Unit
@@ -39,7 +38,7 @@ class Proposal:
 class Extraction:
     """The result of extraction.
 
-    `dropped` says for each rejected unit why; `summary` says what the session was about; `usd` is what it cost.
+    `dropped` says why each rejected unit was dropped, `summary` what the session was about, and `usd` what it cost.
     """
 
     proposals: tuple[Proposal, ...]
@@ -50,7 +49,7 @@ class Extraction:
 
 
 def language_of(session: Session) -> str | None:
-    """Return the language of most files that were edited (counted thrice) or read."""
+    """Return the language of most files that were edited (counted three times) or read."""
     counts: Counter[str] = Counter()
     for event in session.events:
         if event.path:
@@ -61,7 +60,7 @@ def language_of(session: Session) -> str | None:
 
 
 def domain_of(session: Session) -> str:
-    """Return `coding/<language>` if files of one were touched, `coding` if commands ran, else `general`."""
+    """Return `coding/<language>` if files in a language were touched, `coding` if commands ran, else `general`."""
     language = language_of(session)
     if language:
         return f"coding/{language}"
@@ -69,7 +68,7 @@ def domain_of(session: Session) -> str:
 
 
 def edited_files(events: Sequence[Event], session: Session) -> Iterator[tuple[int, str]]:
-    """Yield the place of each edit, and its file relative to the folder that the session worked in."""
+    """Yield the place of each edit, and its file relative to the session's folder."""
     folders = [folder.rstrip("/") + "/" for folder in (session.cwd, *session.folders) if folder]
     for place, event in enumerate(events):
         if event.kind is EventKind.FILE_EDIT and event.ok is not False and event.path:
@@ -80,7 +79,7 @@ def edited_files(events: Sequence[Event], session: Session) -> Iterator[tuple[in
 
 
 def project_of(session: Session) -> str | None:
-    """Return the name of the folder of a session; of a worktree below `.worktrees` that of its repository."""
+    """Return the name of a session's folder, or of its repository for a worktree below `.worktrees`."""
     kept: list[str] = []
     for part in PurePosixPath(session.cwd or "").parts:
         if part in (".worktrees", "worktrees", ".claude"):

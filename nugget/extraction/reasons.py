@@ -1,8 +1,8 @@
-"""Nuggets from a session without an LLM: why its files are the way they are.
+"""Extract nuggets from a session without an LLM: why its files are the way they are.
 
-What was asked for becomes intents, of the whole session and of each file; what was added to manifests becomes
-dependencies; sentences that give a reason become constraints, decisions, rejections, workarounds and caveats. Each
-nugget belongs to the file, and the symbol, that its evidence names; to the whole workspace if it names none.
+Requests become intents, of the session and of each file; changes of manifests become dependencies; sentences that
+give a reason become constraints, decisions, rejections, workarounds and caveats. A nugget belongs to the file and
+symbol that its evidence names, or to the whole workspace if it names none.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from nugget.sources.speakers import PLAN_OPENING, passes_on
 from nugget.text import shorten
 
 INTENT, FILE_INTENT, DEPENDENCY = 0.6, 0.7, 0.7
-"""Confidence of nuggets that no judge looked at."""
+"""The confidence of nuggets that are not judged."""
 MAX_FILE_INTENTS = 40
 PROMPT_CHARS, QUOTE_CHARS = 500, 280
 _GROUPED_DEPENDENCIES, _FEW_FILES, _REPEATS = 4, 4, 0.9
 _READ = (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY, EventKind.COMMAND, EventKind.FILE_EDIT)
 _NEXT_STEP = phrases.any_of(r"(?:\w+ly )?(?:test|check|verify|run|add|write|update|create|implement)\b")
-"""How an agent begins what it does next, which is no choice between ways to do it."""
+"""The beginning of an agent's next step, which is not a decision."""
 _OF_WORK = phrases.any_of(r"^(?:fixed|added|removed|updated|changed|consider)\b")
-"""A title that tells of the work warns of nothing."""
+"""The beginning of a title that reports work, and so is not a warning."""
 _OF_NOW = phrases.any_of(r"\b(?:i|we|our|you|your|let'?s|lint\w*|warnings?|passe[sd]|compiles|will|being|ready)\b")
-"""A title that an agent writes of itself, of the moment, or of what comes next, holds for nobody else."""
+"""Words in an agent's title about itself, the moment or the next step, which is of no use to others."""
 _BINDS = phrases.any_of(
     r"\b(?:has|have|needs?) to\b|\bcan(?:'t|not)\b|\bmust\b|^(?:please )?(?:keep|leave|make sure|don'?t|do not|avoid)\b"
 )
-"""How a person says that something has to stay so; with its reason it is a rule."""
+"""Phrases of a person that, with a reason, state a rule."""
 _WORDS = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]).*?[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}", re.DOTALL)
 _MENTION = re.compile(r"(?<![\w/])@?((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*)")
-"""What may be a path in prose; only files of the workspace count."""
+"""A possible path in prose; only files of the workspace count."""
 _SYMBOL = re.compile(
     r"`([A-Za-z_$][\w$.:]*)(?:\([^`]*\))?`|\b([A-Za-z_]\w*(?:_\w+|[a-z][A-Z]\w*))\b|\b([A-Za-z_]\w{2,})\(\)"
 )
@@ -65,9 +65,9 @@ _SYMBOL = re.compile(
 
 @dataclass(slots=True)
 class _Reading:
-    """A session as the heuristics read it: redacted, with what each exchange asked for and which files it touched.
+    """A redacted session, with what each exchange asked for and which files it touched.
 
-    `aims` holds for each exchange what is wanted, empty if that is not known, with the event that says so.
+    `aims` holds the wish behind each exchange (empty if unknown) and the event that states it.
     """
 
     session: Session
@@ -85,7 +85,7 @@ class _Reading:
         self.exchanges = exchanges(self.session)
         aim: tuple[str, Event | None] = ("", None)
         for number, exchange in enumerate(self.exchanges):
-            if exchange.prompt and is_request(exchange.prompt):  # after `go on` the aim before still holds
+            if exchange.prompt and is_request(exchange.prompt):  # after `go on` the previous aim still holds
                 wanted = aim_of(exchange.prompt)
                 aim = (wanted, exchange.events[0]) if wanted and not phrases.ERRAND.match(wanted) else ("", None)
             self.aims.append(aim)
@@ -128,7 +128,7 @@ class _Reading:
         )  # fmt: skip
 
     def files_in(self, text: str) -> list[str]:
-        """Return the touched files that a text names: by path, by the end of one, or by a name that only one has."""
+        """Return the touched files that a text names by path, by the end of a path, or by a unique name."""
         found: dict[str, None] = {}
         for word in _words_in(text):
             bare = re.sub(r"^(?:\.{0,2}/)+", "", word)
@@ -138,7 +138,7 @@ class _Reading:
         return list(found)
 
     def scope_of(self, draft: Draft) -> tuple[str | None, str | None]:
-        """Return the file and symbol that a draft is about: named by it, or the only file touched when it was said."""
+        """Return the file and symbol that a draft names, else the only file touched when it was said."""
         quote = draft.anchor.sentence.quote
         words = {re.split(r"[.:]+", next(filter(None, match.groups())))[-1] for match in _SYMBOL.finditer(quote)}
         defined = [(word, *self.symbols[word]) for word in words if word in self.symbols]
@@ -154,7 +154,7 @@ class _Reading:
         return (touched[0], self.symbol_of(touched[0], number)) if len(touched) == 1 else (None, None)
 
     def symbol_of(self, path: str, number: int) -> str | None:
-        """Return the symbol in which at least half of the edits of a file (of an exchange, else of all) were made."""
+        """Return the symbol with at least half of a file's edits in an exchange, else in the session."""
         edits = self.edited.get((path, number)) or self.edited.get((path, -1)) or Counter()
         symbol, count = max(edits.items(), key=lambda one: one[1], default=("", 0))
         return symbol if symbol and 2 * count >= edits.total() else None
@@ -163,7 +163,7 @@ class _Reading:
 def heuristic_nuggets(
     session: Session, touches: Sequence[FileTouch], places: Places, *, now: datetime, reasons: bool = True
 ) -> tuple[Nugget, ...]:
-    """Return the nuggets of a redacted session, without ids; without `reasons` only intents and dependencies."""
+    """Return the nuggets (without ids) of a redacted session; without `reasons`, only intents and dependencies."""
     read = _Reading(session=readable(session), places=places, now=now, touches={touch.path: touch for touch in touches})
     claims = claims_of(read.session.events)
     found = [*_intents(read), *_dependencies(read, claims), *(_reasons(read, claims) if reasons else ())]
@@ -175,7 +175,7 @@ def heuristic_nuggets(
 
 
 def readable(session: Session) -> Session:
-    """Return a session with only the text that the heuristics read, as redaction takes time."""
+    """Return a session with only the text that the heuristics read, since redaction takes time."""
     return replace(session, events=tuple(
         event if event.kind in _READ or event.tool == "AskUserQuestion"
         else replace(event, text="", before=None, after=None)
@@ -184,7 +184,7 @@ def readable(session: Session) -> Session:
 
 
 def _intents(read: _Reading) -> Iterator[Nugget]:
-    """Yield the aim of the session (its first, else its title) and of each file that it changed, once each."""
+    """Yield the aim of the session (its first, else its title) and of each changed file, once each."""
     aim, event = next(((aim, event) for aim, event in read.aims if aim), (one_line(read.session.title or ""), None))
     if len(aim) >= 8:
         yield read.nugget(NuggetType.INTENT, aim, INTENT, event=event, quote=event.text.strip() if event else "")
@@ -192,7 +192,7 @@ def _intents(read: _Reading) -> Iterator[Nugget]:
     began = {path: number for number, touched in reversed([*enumerate(read.touched_in)]) for path in touched}
     for path, touch in [one for one in read.touches.items() if not is_generated(one[0])][:MAX_FILE_INTENTS]:
         number = began.get(path, 0)
-        if path not in began and touch.at is not None:  # a command touched it: in the last exchange begun by then
+        if path not in began and touch.at is not None:  # touched by a command: the last exchange begun by then
             begun = (n for n, one in enumerate(read.exchanges) if one.started and one.started <= touch.at)
             number = max(begun, default=0)
         asked, event = read.aims[number] if read.aims else ("", None)
@@ -212,10 +212,10 @@ def _intents(read: _Reading) -> Iterator[Nugget]:
 
 
 def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
-    """Return the wish that a request has for each file it names, by path, with its words and event.
+    """Return the wish for each file that a request names, by path, with its quote and event.
 
-    The first sentence that names code counts, or else the first. A line that names files and says nothing more, a
-    heading in a plan, speaks for the sentence below it.
+    The first sentence that names code counts, else the first. A line of file names only, such as a heading in a plan,
+    belongs to the sentence below it.
     """
     found: dict[str, tuple[str, str, Event]] = {}
     for exchange in read.exchanges:
@@ -227,7 +227,7 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
             if not sentence or phrases.ERRAND.match(sentence):
                 continue
             named = read.files_in(sentence)
-            if not _WORDS.search(re.sub(r"\S*[/.:`]\S+", " ", sentence)):  # it says nothing beside the paths
+            if not _WORDS.search(re.sub(r"\S*[/.:`]\S+", " ", sentence)):  # nothing but paths
                 above = named
                 continue
             wish = wish_of(sentence, event.text)
@@ -265,7 +265,7 @@ def _dependencies(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
 
 
 def _why(read: _Reading, change: DependencyChange, claims: SessionClaims) -> str:
-    """Return the nearest sentence that names the dependency, in its exchange or one before or after; else nothing."""
+    """Return the nearest sentence that names the dependency, at most two exchanges away, or nothing."""
     number = read.number_of[id(change.event)]
     short = change.name.rpartition("/")[2].lower()
     if len(short) < 3 and short != change.name:
@@ -279,9 +279,9 @@ def _why(read: _Reading, change: DependencyChange, claims: SessionClaims) -> str
 
 
 def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
-    """Yield the decisions, rules and warnings of a session, each at the file or symbol that it is about.
+    """Yield the decisions, rules and warnings of a session, each with its file or symbol.
 
-    What is about no file is kept only if the user said it of the whole project.
+    Those about no file are kept only if the user stated them for the whole project.
     """
     kept: list[Draft] = []
     for draft in sorted(judged_drafts(claims), key=lambda one: -one.confidence):
@@ -302,7 +302,7 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
         is_choice = kind in (NuggetType.DECISION, NuggetType.REJECTION)
         is_mended = found["risk"] and (found["found then fixed"] or found["fix"])
         is_over = (found["past"] or is_mended) and not found["must"]
-        if kind is NuggetType.CAVEAT and is_over:  # warns of nothing any more
+        if kind is NuggetType.CAVEAT and is_over:  # the danger is over
             kind, title = NuggetType.DECISION, f"Fixed: {draft.title}"
         nugget = read.nugget(
             kind, title, round(draft.confidence, 2), event=sentence.event, quote=sentence.quote, path=path,
@@ -313,7 +313,7 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
 
 
 def _kind(draft: Draft) -> NuggetType | None:
-    """Return the type of nugget that a draft is; None unless the user said it or the session confirmed it."""
+    """Return the type of nugget for a draft, or None unless the user said it or the session confirmed it."""
     text, found = draft.anchor.sentence.text, draft.anchor.features
     is_user = draft.anchor.sentence.channel is Channel.USER
     if is_user and phrases.REJECTS.search(text):
@@ -329,7 +329,7 @@ def _kind(draft: Draft) -> NuggetType | None:
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
     if draft.kind is KnowledgeType.DECISION and (is_user or is_choice or not found["risk"]):
-        is_stated = is_choice or phrases.CHOSEN.search(text) or wish_of(draft.title, text)  # and no report of a defect
+        is_stated = is_choice or phrases.CHOSEN.search(text) or wish_of(draft.title, text)  # not a report of a defect
         is_meant = is_stated if is_user else is_adopted(draft) and not _NEXT_STEP.match(draft.title)
         return NuggetType.DECISION if is_meant else None
     is_task = _OF_WORK.search(draft.title) or draft.title.split(" ", 1)[0].lower() in titles.IMPERATIVES
@@ -339,7 +339,7 @@ def _kind(draft: Draft) -> NuggetType | None:
 
 
 def is_repeated(nugget: Nugget, kept: Sequence[Nugget], *, least: float) -> bool:
-    """Return whether a nugget says with `least` of its words (0..1) what another of its type and scope says."""
+    """Return whether a nugget shares `least` of its words (0 to 1) with another of its type and scope."""
     alike = (one for one in kept if one.type is nugget.type and one.scope == nugget.scope)
     return any(shared_words(one.summary, nugget.summary) >= least for one in alike)
 

@@ -1,7 +1,7 @@
-"""Check the reply of a model piece by piece: nothing of it is trusted, and each unit stands on its own.
+"""Check the reply of a model piece by piece: nothing in it is trusted, and each unit stands on its own.
 
-A unit is taken when it is well formed, in the language of the session, and carries a quote that stands word for
-word in what the model was shown. Whatever it names - a domain, a related unit - is reduced to what may be named.
+A unit is accepted if it is well formed, in the language of the session, and has a quote that appears verbatim in
+what the model was shown. A domain or related unit that it names is reduced to what is allowed.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from nugget.sources.speakers import said_in
 from nugget.text import shorten, slugify, title_slug
 
 UPDATES = "updates"
-"""The relation by which a model says that a unit belongs into the file of an existing one."""
+"""The relation with which a model says that a unit belongs in the file of an existing one."""
 
 MAX_QUOTE_CHARS = 600
 MIN_QUOTE_CHARS = 8
 
 _RULES = ("belief", "decision", "pattern", "constraint", "rejection")
-"""Types of units and nuggets that say what is to be done; text that was pasted or printed alone proves none."""
+"""Types that say what to do; pasted or printed text alone is not proof of one."""
 _OF_THE_PAST = ("bug", "rejection", "tuning")
-"""Types that may rest on code that was taken out again."""
+"""Types that may rest on code that was later removed."""
 _STATED = (EventKind.PROMPT, EventKind.REPLY, EventKind.FILE_EDIT)
 _MAX_BODY_CHARS = 8000
 _MAX_READ = 40
@@ -59,8 +59,8 @@ _LEAST_TITLE_CHARS = 30
 _FOREIGN_SCRIPT_SHARE, _KNOWN_SCRIPT_SHARE = 0.5, 0.01
 _LETTERS_SAMPLED = 50_000
 _LINE_MARK = re.compile(r"\A(?:USER|PASTED BY USER|AGENT(?: \([^)]*\))?|SUMMARY): |^[$+-] ", re.MULTILINE)
-# Comments, controls, and invisible or direction-changing characters, by which a text can read differently to a reviewer
-# and to a model.
+# Comments, controls, and invisible or direction-changing characters, which make a text read differently to a
+# reviewer and to a model.
 _INVISIBLE = re.compile(
     "<!--.*?(?:-->|\\Z)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
     "\U000e0000-\U000e007f]",
@@ -89,13 +89,13 @@ _UNIT_SCHEMA = object_schema({
 WINDOW_SCHEMA = object_schema({"summary": _TEXT, "units": {"type": "array", "items": _UNIT_SCHEMA}})
 
 _NEEDED = ("type", "title", "body", "summary", "quotes")
-"""Properties without which an entry is none; for the others there is a value that says nothing."""
+"""Required properties of an entry; the others have a neutral default."""
 _NOTHING: Mapping[str, Any] = {"string": "", "array": [], "number": 0.5}
 
 UNSUPPORTED = 0.79
-"""Most confidence in a unit whose title is mostly in other words than its quotes."""
+"""The most confidence in a unit whose title shares few words with its quotes."""
 _SUPPORTED, _SAME_SENTENCE, _SAME_CLAUSE = 0.5, 0.75, 0.5
-"""Share of a claim's words from which a quote supports it, and of the words of both from which one copies the other."""
+"""The share of a claim's words that a quote needs to support it, and of both their words to be a near copy."""
 _STEM_CHARS = 4
 _NOT = re.compile(
     r"\b(?:not(?! (?:only|just)\b)|no|never|without|avoid|cannot|stop|nicht(?! nur\b)|kein\w*|nie|niemals|ohne|ne|pas"
@@ -105,7 +105,7 @@ _NOT = re.compile(
 _NAME = re.compile(r"`([^`\n]+)`|(?<=[\w`,;)] )([A-Z][\w.+#-]{2,})|\b(\w*\d[\w.]*\w|\w+_\w+|[a-z]+[A-Z]\w+)\b")
 _WORD = r"[\w+#-]*\w"
 _UNIT = r"\A(\d[\d.,]*)[a-z]{1,2}\Z"
-"""The unit of a number, which may stand apart from it: `700ms`, `700 ms`."""
+"""A number with its unit, which may also be written apart: `700ms`, `700 ms`."""
 _COUNTS = frozenset("two three four five six seven eight nine ten twelve twenty thirty forty fifty hundred".split())
 _SENTENCE_END = r"(?<=[.!?])\s|(?<=。)|\n\s*\n"
 _CLAUSE_END = (
@@ -113,7 +113,7 @@ _CLAUSE_END = (
     r"|\b(?i:because|since|so that|but|which|otherwise|weil|denn|sonst|parce que|porque)\b"
 )
 _MARKS = "*`\"'“”‘’«»"
-"""Marks of markdown and of quotation, which models add and leave out."""
+"""Markdown and quotation marks, which models add and omit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class PromptTexts:
 
 
 def well_formed(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | str]:
-    """Yield each entry of a reply's list that holds the schema; for others its name and what is wrong."""
+    """Yield each entry of a reply's list that fits the schema; for others, the name and the problem."""
     kind = schema["required"][-1]
     entries = value[kind]
     for entry in entries[:_MAX_READ]:
@@ -140,9 +140,9 @@ def well_formed(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator
 
 
 def filled(value: object, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a reply with what it left out: the object around its list, and what an entry can do without.
+    """Return a reply with the parts that it left out: the object around its list, and optional properties.
 
-    None without a list.
+    Return None without a list.
     """
     kind = schema["required"][-1]
     whole = value if isinstance(value, dict) else {kind: value}
@@ -163,7 +163,7 @@ def _filled(entry: Mapping[str, Any], parts: Mapping[str, Any]) -> Mapping[str, 
 
 
 def cleaned(text: str, allow: Sequence[re.Pattern[str]]) -> str:
-    """Return a text without secrets, comments, control characters, and characters that cannot be seen."""
+    """Return a text without secrets, comments, control characters and invisible characters."""
     shown = _INVISIBLE.sub("", text).encode("utf-8", "replace").decode()
     return redact(shown, allow=allow).text.strip()
 
@@ -171,7 +171,7 @@ def cleaned(text: str, allow: Sequence[re.Pattern[str]]) -> str:
 def proved(
     claim: str, body: str, entry: Mapping[str, Any], shown: PromptTexts, session: Session
 ) -> tuple[tuple[Evidence, ...], float] | str:
-    """Return the evidence of a claim and how far it supports it (0 to 1), or why the claim is dropped."""
+    """Return the evidence for a claim and how far it supports it (0 to 1), or why the claim is dropped."""
     if not claim or not body:
         return "nothing is left of it without comments and invisible characters"
     found = [find_quote(quote, shown, session) for quote in entry["quotes"][:5]]
@@ -189,10 +189,10 @@ def proved(
 
 
 def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | None:
-    """Return the evidence for a quote: the characters that it stands for, and the records that hold them.
+    """Return the evidence for a quote: the matching text and the records that contain it.
 
-    Spacing and marks may differ, words may not. Of a quote with an ellipsis, its longest part is looked for. None where
-    it is not in what was shown.
+    Spacing and marks may differ, words may not. Of a quote with an ellipsis, only the longest part must match. Return
+    None if the quote is not in what was shown.
     """
     part = max(re.split(r"\[…\]|…|\.{3}", _LINE_MARK.sub("", html.unescape(quote).strip())), key=len)
     words = re.sub(f"[{_MARKS}]", "", part).strip(" .,;:!?。\n").split()
@@ -207,7 +207,7 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
     for event in session.events:
         for said in filter(None, (event.text, event.after, event.before)):
             if found := pattern.search(said):
-                # What an edit replaced is the file's, whoever wrote that.
+                # Replaced text belongs to the file, whoever wrote it.
                 is_old = said is not event.text and said is not event.after
                 written = (Speaker.TOOL, SpeechOrigin.TOOL_RESULT) if is_old else (event.speaker, event.origin)
                 speaker, origin = said_in(event, *found.span()) if said is event.text else written
@@ -220,7 +220,7 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
 
 
 def _is_taken_out(quote: str, session: Session) -> bool:
-    """Return whether a quote stands in edits only, and the last of them takes it out."""
+    """Return whether a quote occurs only in edits, and the last of them removes it."""
     texts = ((one, (one.text, one.before or "", one.after or "")) for one in session.events if one.kind in _STATED)
     holding = [one for one, held in texts if any(quote in text for text in held)]
     is_edited = bool(holding) and all(one.kind is EventKind.FILE_EDIT for one in holding)
@@ -230,7 +230,7 @@ def _is_taken_out(quote: str, session: Session) -> bool:
 def proposal_of(
     entry: Mapping[str, Any], shown: PromptTexts, session: Session, settings: Settings, *, now: datetime
 ) -> Proposal | str:
-    """Return the proposal that an entry of a reply makes, or why there is none."""
+    """Return the proposal for an entry of a reply, or why there is none."""
     allow = allow_list(settings)
     title, body = capitalised(" ".join(cleaned(entry["title"], allow).split())), cleaned(entry["body"], allow)
     found = proved(title, body, entry, shown, session)
@@ -260,10 +260,10 @@ def proposal_of(
 
 
 def support_of(title: str, evidence: Sequence[Evidence], shown: PromptTexts) -> float | None:
-    """Return the share of a claim's words in its quotes, less if in doubt; None if they do not support the claim.
+    """Return the share of a claim's words in its quotes, less if in doubt, or None if they do not support it.
 
-    They do not if they share nothing with it, if it names what the session never does, or if it turns round what
-    they say: by a `not`, by another name or number, or by what was chosen instead of what.
+    They do not if they share nothing with it, if it names something absent from the session, or if it changes their
+    meaning: by a `not`, by another name or number, or by swapping what was chosen and rejected.
     """
     quotes, known = "\n\n".join(one.quote for one in evidence), shown.text.lower()
     said, claimed = _stems(quotes), _stems(title)
@@ -281,7 +281,7 @@ def support_of(title: str, evidence: Sequence[Evidence], shown: PromptTexts) -> 
 
 
 def _near_copies(title: str, quotes: str) -> Iterator[tuple[str, str]]:
-    """Yield the sentences and clauses of a title and its quotes that have most of their words in common."""
+    """Yield the pairs of sentences or clauses of a title and its quotes that share most of their words."""
     for ends, least in ((_SENTENCE_END, _SAME_SENTENCE), (_CLAUSE_END, _SAME_CLAUSE)):
         for ours, theirs in product(re.split(ends, title), re.split(ends, quotes)):
             shared, words = _stems(ours) & _stems(theirs), _stems(ours) | _stems(theirs)
@@ -291,7 +291,7 @@ def _near_copies(title: str, quotes: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> bool:
-    """Return whether a near copy has a `not` more or less, or a name or number that the quotes lack for another."""
+    """Return whether a near copy adds or drops a `not`, or swaps a name or number for another."""
 
     def has_name(clause: str, other: str) -> bool:
         known = set(map(_key, re.findall(_WORD, other)))
@@ -302,13 +302,13 @@ def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> b
 
 
 def _key(word: str) -> str:
-    """Return by what a word is compared: a number by all of it, another by its beginning."""
+    """Return the part of a word to compare: all of a number, the beginning of any other word."""
     low = re.sub(_UNIT, r"\1", word.lower())
     return low if any(char.isdigit() for char in low) or low in _COUNTS else low[:_STEM_CHARS]
 
 
 def _is_name(word: str, text: str) -> bool:
-    """Return whether a word is a number or a name: in the session it is written with a capital only."""
+    """Return whether a word is a number or a name, which the session mostly capitalises."""
     if any(char.isdigit() for char in word) or word.lower() in _COUNTS or re.search(r"[A-Za-z][A-Z]|_", word):
         return True
     capital = re.findall(rf"(?<=[a-z,] ){re.escape(word[0].upper() + word[1:])}\b", text)
@@ -321,7 +321,7 @@ def bounded(confidence: float, support: float) -> float:
 
 
 def _names(claim: str) -> set[str]:
-    """Return the names and numbers in a claim, in lower case; capitals tell none if most words have them."""
+    """Return the names and numbers in a claim, in lower case; capitals mean nothing if most words have them."""
     words = [word for word in claim.split()[1:] if len(word) > 3]
     is_plain = 2 * sum(word[0].isupper() for word in words) <= len(words)
     found = ((code or other or (name if is_plain else "")) for code, name, other in _NAME.findall(claim))
@@ -329,13 +329,13 @@ def _names(claim: str) -> set[str]:
 
 
 def _has(text: str, name: str) -> bool:
-    """Return whether a text has a number as it is, or a word that begins as a name does: `postgres`, `PostgreSQL`."""
+    """Return whether a text contains a number, or a word that begins like a name: `postgres`, `PostgreSQL`."""
     is_number = name[-1].isdigit()
     return re.search(rf"(?<!\w){re.escape(name if is_number else name[:6])}" + r"(?!\d)" * is_number, text) is not None
 
 
 def _stems(text: str) -> frozenset[str]:
-    """Return the beginnings of the telling words of a text."""
+    """Return the beginnings of the content words of a text."""
     return frozenset(word[:_STEM_CHARS] for word in words_of(text))
 
 
@@ -362,7 +362,7 @@ def _domain(named: str) -> str:
 
 
 def is_foreign(text: str, session: Session) -> bool:
-    """Return whether most of a text is in a script in which hardly anything was said in the session."""
+    """Return whether most of a text is in a script that the session hardly uses."""
     said = "\n".join(event.text for event in session.events if event.kind in (EventKind.PROMPT, EventKind.REPLY))
     ours, known = (
         Counter(re.split("[ -]", unicodedata.name(char, ""))[0] for char in sample[:_LETTERS_SAMPLED] if char.isalpha())

@@ -1,4 +1,4 @@
-"""Requests in any language on one line: the wish and the symptom that a prompt states, and how long it holds."""
+"""Requests in any language, on one line: the wish or symptom in a prompt, and how long a statement holds."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ NO_AIM = any_of(
     r"^(?:sorry|go on|thanks?|run|stop|don'?t|yes|no|as|start with|you can|https?:)\b|\"[^\"]+\"=\"",
     r"^(?:das|es|hier|ça|ce|c['’]est|eso|esto|es|это|那|这|それ|これ)(?:\b|(?<=[那这])是|(?<=れ)は)",
 )
-"""How a sentence begins that is no errand, and yet does not say what a change is for: chat, an answer, a remark."""
+"""The beginning of chat, an answer or a remark, which does not say what a change is for."""
 _ENGLISH = any_of(ENGLISH.pattern, r"\b(?:let's|here's|i'd|i'm|my|about|please|can|what|how)\b")
 _PERSONAL = any_of(
     r"^(?:we|you|they|he|she|here|while|although|but|because|let'?s|consider)\b",
     r"^\w+ (?:it|them|this|that|these|those)\b",
 )
-"""How a sentence begins that is about the moment, or leans on another one."""
+"""The beginning of a sentence about the moment, or one that depends on another."""
 PARTS = any_of(SENTENCE_END.pattern, r",\s+(?:and )?(?=(?:can|could) you\b)")
-"""Where a sentence of a request ends, or a question begins that asks for help with what it said."""
+"""The end of a sentence in a request, or the beginning of a question about it."""
 _SYMPTOM = any_of(
     r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|rejected|hangs?|time[sd]? ?out|twice|missing|leak\w*"
     r"|slow|stuck|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
@@ -59,7 +59,7 @@ _OPENER = any_of(
     r"^(?:(?:yeah|ye[sp]|ok(?:ay)?|no(?:pe)?|well|oh|ah|hm+|so|and|but|also|really|because|cos)[\s,.…]+)+(?=(?:let'?s"
     r"|we|i|i'd|you|just|use|maybe|please|don't)\b)"
 )
-"""What opens a turn before it says what is wanted."""
+"""The opening words of a turn before the wish itself."""
 _PLEASE = any_of(r",? (?:please|pls|bitte|for (?:this|that|it))(?=[ ,.;!?]|$)|,?(?: and)? (?:let me know|tell me)\W*$")
 _ME = any_of(r"\b(?P<verb>(?:ask|tell|show|warn|notify)(?:ing)?) me\b")
 _I = (
@@ -110,7 +110,7 @@ def cleaned(prompt: str) -> str:
 
 
 def is_request(prompt: str) -> bool:
-    """Return whether a prompt asks for something of its own, and does not merely say `yes` or `go on`."""
+    """Return whether a prompt asks for something, and does not merely say `yes` or `go on`."""
     text = cleaned(prompt)
     letters = len(re.findall(r"[^\W\d_]", text))
     is_wide = WIDE.search(text) is not None
@@ -119,7 +119,7 @@ def is_request(prompt: str) -> bool:
 
 
 def wish(text: str) -> str:
-    """Return the wish of a person, or an offer that they accepted, without `I want` or `Should I`."""
+    """Return a person's wish, or an offer that they accepted, without `I want` or `Should I`."""
     said = titles.capitalised(_OPENER.sub("", titles.point_of(text)))
     worded = (pattern.sub(replacement, said, count=1) for pattern, replacement in _WISHES)
     said = next((shorter for shorter in worded if shorter != said and len(shorter) >= 12), said)
@@ -131,7 +131,7 @@ def wish(text: str) -> str:
 
 
 def wish_of(sentence: str, prompt: str) -> str:
-    """Return the wish of a sentence in words that stand alone; empty for chat, errands and questions."""
+    """Return the wish in a sentence, worded to stand alone; empty for chat, errands and questions."""
     sentence = _COURTESY.sub("", sentence).rstrip(" :")
     if _is_errand(sentence) or (sentence[-1:] in "?？" and not _ASKED.match(sentence)):
         return ""
@@ -143,7 +143,7 @@ def wish_of(sentence: str, prompt: str) -> str:
 
 
 def aim_of(text: str) -> str:
-    """Return the wish of a request and its reason on one line; empty if it has neither."""
+    """Return the wish and reason of a request on one line; empty if it has neither."""
     prose = re.sub(r",? please(?=[.!]?$)", "", cleaned(text))
     if text.startswith(PLAN_OPENING):
         return one_line(prose)
@@ -164,13 +164,13 @@ def _is_errand(text: str) -> bool:
 
 
 def _is_whole(said: str, prompt: str) -> bool:
-    """Return whether a sentence needs no other one, and speaks of the code and not of who says it."""
+    """Return whether a sentence stands alone, and is about the code and not the speaker."""
     is_clear = not FIRST_PERSON.search(said) and not _PERSONAL.match(said) and "..." not in said[:-3]
     return is_clear and said.count('"') % 2 == 0 and titles.stands_alone(said, prompt)
 
 
 def symptom_of(prompt: str) -> str:
-    """Return the sentence of a request that says what goes wrong; nothing if there is none."""
+    """Return the sentence of a request that says what goes wrong, or nothing."""
     lines = [titles.clean(line) for line in prompt.splitlines() if not line.lstrip().startswith(("#", "<"))]
     for sentence in (one for line in lines for one in SENTENCE_END.split(line)):
         is_other = sentence.endswith("?") or RULES.search(sentence) or len(sentence) > _SYMPTOM_CHARS
@@ -180,7 +180,7 @@ def symptom_of(prompt: str) -> str:
 
 
 def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:
-    """Return as many whole sentences as fit into `max_chars`, else the first one cut at a word with `…`."""
+    """Return as many whole sentences as fit in `max_chars`, else the first one cut at a word with `…`."""
     if len(text) <= max_chars:
         return text.rstrip()
     kept = ""
@@ -197,13 +197,13 @@ def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:
 
 
 def shared_words(one: str, other: str) -> float:
-    """Return how much of the shorter text's distinct words the other has too (0..1)."""
+    """Return the share of the shorter text's distinct words that the other text has too (0 to 1)."""
     ours, theirs = (set(map(str.lower, re.findall(r"[A-Za-z_]\w{2,}", text))) for text in (one, other))
     return len(ours & theirs) / max(1, min(len(ours), len(theirs)))
 
 
 def _joined(lines: list[str]) -> str:
-    """Join lines to one text; a line without an end gets a full stop where a new sentence follows."""
+    """Join lines into one text, with a full stop where a new sentence follows an open line."""
     parts = []
     for place, line in enumerate(lines):
         following = lines[place + 1] if place + 1 < len(lines) else ""
@@ -220,13 +220,13 @@ _END = any_of(
 )
 _MONTHS = "jan|ene feb|fév mar|mär apr|avr|abr may|mai jun jul aug|ago sep oct|okt nov dec|dez|dic|déc".split()
 _DAYS = {"we": 7, "wo": 7, "se": 7, "sp": 14, "mo": 31, "me": 31, "re": 60, "ve": 60, "qu": 92, "tr": 92}
-"""Days of a span, by the beginning of its name."""
+"""The days in a span, by the beginning of its name."""
 _STATE_DAYS = 90
-"""Days after which one asks again whether the state was reached up to which something holds."""
+"""The days after which to ask whether a condition without a date was met."""
 
 
 def end_of(text: str, said_on: date) -> date | None:
-    """Return the day up to which a sentence holds, or on which to ask whether its end came; None without an end."""
+    """Return the day until which a sentence holds, or on which to ask whether it still does; None without an end."""
     found = _END.search(text)
     if found is None:
         return None
@@ -243,7 +243,7 @@ def end_of(text: str, said_on: date) -> date | None:
 
 
 def _month_in(until: str) -> int:
-    """Return the number of the month that an end names, or of the last one of its quarter; 0 if it names neither."""
+    """Return the number of the month that an end names, or of the last month of its quarter; 0 for neither."""
     if quarter := re.match(r"[QT]([1-4])\b", until):
         return 3 * int(quarter[1])
     names = _MONTHS if len(until.split()) <= 2 else ()

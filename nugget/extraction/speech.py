@@ -1,6 +1,6 @@
-"""Sentences of a session: who said them, where, and what they stood under.
+"""Sentences of a session: who said them, where, and in which block.
 
-Read are prompts, replies, compaction summaries, plans, and the texts that the agent wrote for other people with a
+They come from prompts, replies, compaction summaries, plans, and texts that the agent wrote for other people with a
 command: commit messages, pull requests, answers to reviewers. Code, tables and output are left out.
 """
 
@@ -46,7 +46,7 @@ _ELIDED = any_of(
     r"\b(?:(?:do|does|did|is|are|was|were|would|should|could|have|has|ca|wo)n(?=t\b)|(?:i|you|we|they)(?=ve\b)"
     r"|(?:you|they)(?=re\b)|(?:that|what|there)(?=s\b)|i(?=m\b))"
 )
-"""Where people leave out the apostrophe; `dont` is a word in French."""
+"""Contractions without their apostrophe; `dont` is a word in French."""
 _SUMMARY_SECTIONS = any_of(r"concept|error|fix|problem|solv|feedback|decision|learn")
 _USER_MESSAGES = any_of(r"user messages")
 _QUOTED_PROMPT = re.compile(r'\s*(?:[-*]|\d{1,2}[.)])\s+"(?:\d\.\s+)?(?P<text>[^\n]+?)"(?=\s*(?:\(|$))')
@@ -69,7 +69,7 @@ _PROMPTED = {Speaker.USER: Channel.USER, Speaker.AGENT: Channel.PLAN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """One sentence. `start` and `end` are its place in the event's text, `block` the number of its line there."""
+    """A sentence; `start` and `end` are its place in the event's text, `block` the number of its line there."""
 
     text: str
     event: Event
@@ -88,7 +88,7 @@ class Sentence:
 
 
 def sentences_of(events: Sequence[Event]) -> list[Sentence]:
-    """Return all sentences of the events, in order; what subagents said among themselves is left out."""
+    """Return all sentences of the events, in order, except what subagents said among themselves."""
     found: list[Sentence] = []
     for place, event in enumerate(events):
         if event.agent_id is None:
@@ -120,7 +120,7 @@ def _speech(event: Event) -> Iterator[tuple[Channel, int, int]]:
 
 
 def split(text: str, start: int, end: int, *, loose: bool = False) -> list[tuple[int, int]]:
-    """Return where the sentences of one line begin and end; `loose` also cuts before a small letter, as people type."""
+    """Return where the sentences of one line begin and end; `loose` also cuts before a lower-case letter."""
     cuts = [start]
     breaks = [*_SENTENCE_BREAK.finditer(text, start, end), *(_LOOSE_BREAK.finditer(text, start, end) if loose else ())]
     for found in sorted(breaks, key=lambda one: one.start()):
@@ -195,7 +195,7 @@ def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _continues(block: str, line: str) -> bool:
-    """Return whether a line goes on with the sentence above it, which was wrapped by hand."""
+    """Return whether a line continues the sentence above it, which was wrapped by hand."""
     last = block.rsplit("\n", 1)[-1].rstrip()
     ends = last[-1:] in ".!?" or (last[-1:] == ":" and not line[:1].islower())
     opens = line.lstrip().startswith("**") or last[-1:] in "✅❌"

@@ -26,7 +26,7 @@ _LABELS = any_of(
     r"^(?:(?:das|die|der|le|la|el) )?(?:ursache|lösung|fazit|wichtig|hinweis|problème|cause|solution|remarque"
     r"|important|problema|causa|solución|nota|importante|conclusi[oó]n|проблема|причина|решение|вывод|важно|итог)$",
 )
-"""Labels before a colon that say nothing themselves."""
+"""Labels before a colon that carry no meaning."""
 _SAYS = any_of(
     r"^(?:(?:so |but )?the (?:[\w-]+ )?(?:issue|problem|cause|bug|reason|point|fix|solution|trick|idea|intent"
     r"|approach|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be(?= to\b))(?: that| because"
@@ -50,7 +50,7 @@ _EITHER = any_of(r",? or (?:would you (?:prefer|rather|like)|should (?:i|we)|do 
 _ASIDE = re.compile(
     r"\s+\((?:[^()]|\([^()]*\))*\)|\s[—–]\s[^—–]+\s[—–](?=\s)|,\s(?:which|who|whose|where)\s[^,;:]+,(?=\s)"
 )
-"""What stands in brackets, between dashes, or between commas beside a sentence."""
+"""Asides in brackets, between dashes, or between commas."""
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
 _CODE_FIRST = re.compile(
     r"`|[a-z][\w .-]{0,20}[\u3040-\u9fff]|(?!(?:in|on|re|first|non|pre|per|up|off|self|multi|read|write|run|end"
@@ -76,13 +76,13 @@ _CLAUSES = (
         r"|pero|así que|lo que|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
     ),
 )
-"""Where whole parts of a sentence end: behind a stop, a dash or colon, or before a conjunction."""
+"""The ends of whole parts of a sentence: after a full stop, a dash or colon, or before a conjunction."""
 _JOINS = any_of(
     r"(?P<comma>,)\s(?:and|or|but)(?: then| also)?\s|\s(?:and|but)\s(?=(?:(?:then|also|always|never|only) )?(?:(?:is"
     r"|are|was|were|has|have|should|must|can|will|would|does|did)\b|[a-z]+(?:s|ed) (?!(?:and|or|of|to|in|for|from|with"
     r"|on|at|by)\b)))"
 )
-"""Between two clauses with one subject; behind a comma, unless it is a list, the second one has a verb."""
+"""The gap between two clauses with one subject; after a comma, unless in a list, the second one has a verb."""
 _PHRASES = any_of(
     r"\s(?:(?P<not>instead of|rather than)|(?P<that>that|which)|(?P<to>to [a-z]+)|by|for|via|with|using|from|on|at|in"
     r"|during|across|within|under)\s"
@@ -91,7 +91,7 @@ _BEFORE_PHRASE = re.compile(
     r"(?:`[^`]+`|\b\w*[a-z0-9_][A-Z_./]\w+(?:\(\))?|[A-Z]\w+|[a-z-]{3,}s|\b(?:the|its?|their|our|your|every|each|all"
     r"|any|these|those) (?:[\w-]+ ){0,2}[\w-]+)$"
 )
-"""How a sentence ends that is whole without the phrase behind it: with a name, a plural or `the` and a noun."""
+"""The end of a sentence that is complete without the next phrase: a name, a plural, or `the` and a noun."""
 _BEFORE = {
     "not": re.compile(""),
     "to": any_of(r"\b(?:us|add|set|pass|call|wrap|keep|put|extract|creat|run|install)(?:e|s|es|ed|ing)? \S+[^,]*$"),
@@ -105,27 +105,27 @@ _LIMITED = any_of(
     r"^(?!(?:if|when) ).*(?<![\w-])(?:never|always|not|no|only|must|avoid|cannot|all|every|each|any|both|between)\b"
     r"|n't\b|\b(?:keep|leave|limit|lower|pin|put|raise|set|store)s? [^,]*$"
 )
-"""What is not true without the phrase behind it: a passive and `a thing`, and rules and denials."""
+"""Statements that are not true without the next phrase: passives, `a thing`, rules and denials."""
 _SPARE = any_of(
     r"(?:^the|(?<=\w )(?:(?<!of )the|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing"
     r"|current|entire|itself|own|any))\s(?=[\w`])"
 )
-"""Words that a title can do without when it is too long."""
+"""Words that can be dropped from a title that is too long."""
 _NO_SENTENCE = re.compile(
     r"^[^\s\u3040-\u9fff]+$|^\S+: \S*(?:::|<)\S*$|^\W*https?://\S+$|[;{]\s*$|[\"',;)]\s*//|^(?:const|let|var|return"
     r"|import|export|def|func|class) [^.]*[=({]"
 )
-"""A bare link, and lines of code."""
+"""A bare link, or a line of code."""
 _HANGING = any_of(
     r"(?:^|[\s(])(?:the|an?|and|or|but|nor|because|since|although|though|of|with|from|by|as|than|if|when|whenever|while"
     r"|so|such as|its|their|your|our|which|whose|into|onto|via|per|e\.g\.?|i\.e\.?|(?:by|for|without|while) \w+ing|und"
     r"|oder|mit|der|die|das|von|et|ou|avec|de|du|les?|la|y|o|con|el|los|las|и|или|с|для)$|[(\[{,、，]$"
 )
-"""How no sentence ends."""
+"""Endings that no sentence has."""
 _LEADING = any_of(
     r"^(?:since|because|as|while|although|given|to)\b[^,:]{5,120},\s+(?=(?!(?:it|they|this|that|you|we|i)\b)[^,].{20})"
 )
-"""A clause in front without which the rest is as true."""
+"""An opening clause that can be dropped without changing the rest."""
 _PASSING = any_of(
     r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)| here$"
     r"|(?<=\w) (?:that )?you(?:'re| are|'ve been) (?:hit|see|gett|hav|fac|experienc|describ)ing(?= \w)"
@@ -161,7 +161,7 @@ _FLEETING = any_of(
     r"|[.,;:])|\b(?:is|are|looks?) (?:done|complete|fixed|green|ready|in place|up to date|running|resolved"
     r"|implemented)$"
 )
-"""What is true of the moment, or goes on from something else."""
+"""Signs of a sentence about the moment, or one that continues another."""
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\binstead of\b|\b(?:never|always|don't|do not|must)\b")
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?"
@@ -190,7 +190,7 @@ IMPERATIVES = frozenset(
     wire wrap write
     """.split()
 )
-"""Verbs with which a request or a rule begins."""
+"""Verbs that begin a request or a rule."""
 
 
 def clean(text: str) -> str:
@@ -200,7 +200,7 @@ def clean(text: str) -> str:
 
 
 def point_of(text: str) -> str:
-    """Return a sentence without label, `Found it!` and `The root cause is that` before it."""
+    """Return a sentence without a leading label, `Found it!` or `The root cause is that`."""
     if answered := ANSWERED.match(text.strip()):
         return _answer(answered.group("question"), answered.group("answer"))
     plain = text.strip()
@@ -220,7 +220,7 @@ def point_of(text: str) -> str:
 
 
 def title_of(text: str, context: str = "") -> str:
-    """Return a title of at most TITLE_CHARS characters for a text in a context; empty if no whole part of it fits."""
+    """Return a title of at most TITLE_CHARS characters for a text in its context; empty if no whole part fits."""
     if _ASKS.search(text):
         return ""
     whole = _ends(_LINES.sub("", text))
@@ -234,13 +234,13 @@ def title_of(text: str, context: str = "") -> str:
 
 
 def _tight(said: str) -> str:
-    """Return a sentence without words that a title can do without."""
+    """Return a sentence without the words that a title does not need."""
     tight = said if _CLAUSES[0].search(said) else _SPARE.sub("", said)
     return tight if said.startswith("`") else tight.replace("`", "")
 
 
 def _shorter(text: str) -> Iterator[str]:
-    """Yield a sentence, and then what it says without asides, label, trailing clauses, and phrases."""
+    """Yield a sentence, then shorter forms without asides, label, trailing clauses and phrases."""
     plain = _ends(_ASIDE.sub("", text))
     yield from (text, plain)
     label, *rest = re.split(r":\s|：|\s[—–-]\s", plain, maxsplit=1)
@@ -260,7 +260,7 @@ def _shorter(text: str) -> Iterator[str]:
 
 
 def _is_label(text: str) -> bool:
-    """Return whether what stands before a colon or dash only names what the rest is about."""
+    """Return whether the text before a colon or dash only names the subject of the rest."""
     is_short = text.count(" ") < 3 and text.split(" ", 1)[0].lower() not in IMPERATIVES
     names = is_short or not stands_alone(text, "the") or not is_statement(text, "the")
     return names and len(text) <= 60 and "," not in text
@@ -271,19 +271,19 @@ def _ends(text: str) -> str:
 
 
 def _is_whole(said: str, context: str) -> bool:
-    """Return whether what is left of a sentence says a whole thing, with a verb that is not its last word."""
+    """Return whether a shortened sentence is still complete, with a verb that is not its last word."""
     ends = bool(WIDE.search(said)) or said[-1:] in "`)"
     return is_statement(said if ends else said.rpartition(" ")[0], context)
 
 
 def _is_closed(said: str) -> bool:
-    """Return whether all brackets and quotation marks are closed, and the end is one."""
+    """Return whether all brackets and quotation marks are closed, and the ending is one of a sentence."""
     pairs = all(said.count(one) == said.count(other) for one, other in ("()", "[]", "{}", "“”", "「」", "（）"))
     return pairs and not (said.count("`") % 2 or said.count('"') % 2 or _HANGING.search(said))
 
 
 def split_reason(text: str) -> tuple[str, str]:
-    """Return a claim and the reason given for it in the same sentence, which may be empty."""
+    """Return a claim and the reason that its sentence gives, which may be empty."""
     found = _REASON.search(text)
     if not found or found.start() < 12 or len(text) - found.end() < 8 or not _is_closed(text[: found.start()]):
         return text, ""
@@ -291,7 +291,7 @@ def split_reason(text: str) -> tuple[str, str]:
 
 
 def stands_alone(title: str, context: str) -> bool:
-    """Return whether a title needs no sentence before it and says a whole thing."""
+    """Return whether a title is complete and needs no sentence before it."""
     if _HANGS.match(title) or _FLEETING.search(title):
         return False
     _, colon, rest = _CODE.sub("``", title).partition(": ")
@@ -299,9 +299,9 @@ def stands_alone(title: str, context: str) -> bool:
 
 
 def is_statement(text: str, context: str = "") -> bool:
-    """Return whether an English text has a verb or tells what to do; other languages are taken as they are.
+    """Return whether an English text has a verb or says what to do; other languages always pass.
 
-    `context` is the whole text that it stands in: a phrase of a few names does not tell its language.
+    `context` is the whole text around it: a phrase of a few names does not show its language.
     """
     if not ENGLISH.search(context or text):
         return True
@@ -327,7 +327,7 @@ def _answer(question: str, answer: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a sentence of a body with a stop behind it; nothing for a bare link, a line of code or a torn piece."""
+    """Return a sentence with its full stop, or nothing for a bare link, a line of code or a fragment."""
     one = balanced(re.sub(r"\s*\(?``\)?", "", text)).rstrip(" :;,")
     is_torn = "`" not in text and any(text.count(mark[0]) != text.count(mark[1]) for mark in ("[]", "{}"))
     if not one or is_torn or _NO_SENTENCE.search(one):
@@ -336,7 +336,7 @@ def sentence(text: str) -> str:
 
 
 def balanced(text: str) -> str:
-    """Return a text without a backtick, bracket or quotation mark that was opened and cut off."""
+    """Return a text without a backtick, bracket or quotation mark that is not closed."""
     if text.count("`") % 2:
         text = text[: text.rfind("`")].rstrip()
     if text.count("(") > text.count(")"):

@@ -1,8 +1,8 @@
-"""Tuning: files that a person changed after an agent had written them, seen by their hashes.
+"""Tuning: files that a person changed after an agent wrote them, found by their hashes.
 
-A file counts if its content, at the next session that touched it or now, is not what the session left, and enough of
-the agent's lines still stand in it: otherwise another branch is checked out, or the work was thrown away. What the
-session's own commit or another agent's commit holds is nobody's tuning.
+A file counts if its content, now or at the next session that touched it, is not what the session left, and enough of
+the agent's lines remain: otherwise another branch is checked out, or the work was thrown away. Content from the
+session's own commit or another agent's commit is not tuning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, 
 from nugget.text import content_hash, counted, line_hash
 
 LEAST_SHARE = 0.3
-"""Share of the agent's lines that must still stand in a file for a change of it to be tuning."""
+"""The share of the agent's lines that must remain in a file for its change to count as tuning."""
 _SHOWN_LINES = 6
 _SLACK = timedelta(minutes=2)
 _AGENT_TRAILER = re.compile(
@@ -37,7 +37,7 @@ _Versions = Mapping[str, tuple[Change, bytes]]
 
 
 def find_tunings(records: Sequence[SessionRecord], workspace: Workspace, *, now: datetime) -> dict[str, list[Nugget]]:
-    """Return the tuning nuggets (without ids) by session: of changes that can be shown, from all sessions known."""
+    """Return the tuning nuggets (without ids) by session, for all changes that can be shown."""
     found: dict[str, list[Nugget]] = {}
     for record, touch, next_hash in _left_files(records):
         content = read_inside(workspace.root, touch.path) if next_hash is None else None
@@ -69,7 +69,7 @@ def _versions(workspace: Workspace, path: str) -> _Versions:
 
 
 def _left_files(records: Sequence[SessionRecord]) -> Iterator[tuple[SessionRecord, FileTouch, str | None]]:
-    """Yield each file as each session left it, with the hash that the next session found, None if nobody came."""
+    """Yield each file as each session left it, with the hash that the next session found, None for the last."""
     earliest = datetime.min.replace(tzinfo=UTC)
     rows: dict[str, list[tuple[SessionRecord, FileTouch]]] = {}
     for record in sorted(records, key=lambda one: one.started or earliest):
@@ -98,7 +98,7 @@ def _is_tuned(record: SessionRecord, touch: FileTouch, commit: Change | None, co
 
 
 def _difference(touch: FileTouch, versions: _Versions, content: bytes | None) -> tuple[str, str]:
-    """Return the summary and detail: which lines changed if git holds what the session left, else how many."""
+    """Return the summary and detail: which lines changed, or how many if git lacks what the session left."""
     summary = f"Human-edited AI output in {touch.path}"
     wrote, now = set(touch.line_hashes), (content or b"").decode("utf-8", "replace").splitlines()
     _, before = versions.get(touch.after_hash or "", (None, None))
