@@ -42,7 +42,7 @@ def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False)
     brain is completed; an existing one keeps every file. Raises BrainError if the folder holds something else or
     cannot be written; GitError if git is not installed or refuses.
     """
-    path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
+    path = Path(os.path.realpath(config.expanded(path)))  # also for circular links
     with git.clear_errors(path):
         template = _template(path.name, owner=owner, now=now, examples=examples)
         if git.is_repository(path):
@@ -159,7 +159,7 @@ def read_state(brain: Path, path: str) -> tuple[FileState, Unit | None]:
 def _look(file: str) -> os.stat_result:
     """Return the status of a file, or of the target of a link."""
     try:
-        return os.stat(file)  # noqa: PTH116 - a Path of each of 10,000 takes longer than all else
+        return os.stat(file)  # noqa: PTH116 - 10,000 Path objects take longer than all else
     except OSError:
         return os.lstat(file)
 
@@ -233,14 +233,14 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> None:
-    """Commit a new brain; of one with commits, only the line added to its `.gitignore`."""
+    """Commit a new brain; if it has commits, only the line added to its `.gitignore`."""
     ignore = path / ".gitignore"
     text = ignore.read_text("utf-8", "replace") if ignore.is_file() else ""
     added = not created and _IGNORED not in [line.strip() for line in text.splitlines()]
     if added:
         ignore.write_text(f"{text.rstrip()}\n{_IGNORED}\n".lstrip(), "utf-8")
     if not git.is_repository(path) or git.head(path) is None:
-        git.init(path)  # also where an earlier try did not come to its end
+        git.init(path)  # also after an unfinished attempt
     head, branch = git.head(path), git.current_branch(path)
     if branch is None or (head is not None and not added):
         return

@@ -29,7 +29,7 @@ _DEFAULTS = Settings()
 def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAULTS) -> list[Problem]:
     """Return the problems of a brain, or of these files and folders, sorted by path and line.
 
-    Relations and ids are always checked against the whole brain. `settings` say which texts are no secrets.
+    Relations and ids are always checked against the whole brain. `settings` say which texts are not secrets.
     Raises UsageError for a path outside it.
     """
     wanted = [_relative(brain, path) for path in paths]
@@ -56,9 +56,9 @@ def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAU
 
 
 def _relative(brain: Path, path: Path) -> str:
-    """Return the path in the brain of a path that a person gave relative to their folder or to the brain."""
+    """Return the path in the brain for a path relative to the current folder or to the brain."""
     root = brain.resolve()
-    for place in (Path(os.path.abspath(path)), root / path):  # noqa: PTH100 - links are to be seen, not followed
+    for place in (Path(os.path.abspath(path)), root / path):  # noqa: PTH100 - links must not be followed
         whole = place.parent.resolve() / place.name
         if os.path.lexists(whole) and whole.is_relative_to(root):
             return whole.relative_to(root).as_posix()
@@ -77,7 +77,7 @@ def _warning(unit: Unit, lines: Mapping[str, int], reason: str, key: str) -> Pro
 
 
 def _secrets(brain: Path, paths: Sequence[str], settings: Settings) -> Iterator[Problem]:
-    """Yield kind and line of what looks like a secret, in the order of the file, but never the secret itself."""
+    """Yield the kind and line of each apparent secret, in the file's order, but never the secret itself."""
     allow = allow_list(settings)
     for path in paths:
         try:
@@ -104,7 +104,7 @@ def _settings(brain: Path) -> Iterator[Problem]:
 def _duplicates(units: Sequence[tuple[Unit, Mapping[str, int]]]) -> Iterator[Problem]:
     first: dict[str, tuple[Unit, Mapping[str, int]]] = {}
     for unit, lines in units:
-        # Two spellings that a file system may take for one name count as one id.
+        # Two spellings that a file system may treat as one name count as one id.
         earlier, earlier_lines = first.setdefault(folded(unit.id), (unit, lines))
         if earlier is not unit:
             reason = f"the id {unit.id} is taken by {earlier.path}:{earlier_lines.get('id')}; choose another one"
@@ -208,7 +208,7 @@ def parse(content: bytes, *, path: str) -> tuple[list[GoldenQuestion], list[Prob
 
 
 def _question(node: Node, path: str, problems: list[Problem]) -> GoldenQuestion | None:
-    """Return one question; None if it is invalid, with its problems added to the others."""
+    """Return one question, or None if it is invalid; its problems are added to `problems`."""
     own: list[Problem] = []
     fields = _fields(node, path, _QUESTION, own)
     text, expect = fields.text("question"), fields.listed("expect", commas=False)
@@ -235,7 +235,7 @@ def _question(node: Node, path: str, problems: list[Problem]) -> GoldenQuestion 
 
 
 def _fields(node: Node, path: str, known: Sequence[str], problems: list[Problem]) -> Fields:
-    """Return the keys of a mapping for reading; unknown keys become problems."""
+    """Return the keys of a mapping; unknown keys become problems."""
     pairs = node.value if node.id == "mapping" else ()
     fields = Fields(path=path, first_line=1, nodes={str(key.value): (key, value) for key, value in pairs},
                     problems=problems)  # fmt: skip

@@ -37,7 +37,7 @@ _MAX_TITLE_CHARS = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitMove:
-    """Result of moving or forgetting a unit (no new place); the `relinked` files had a relation to it."""
+    """The result of moving or forgetting a unit; the `relinked` files had a relation to it."""
 
     old_id: str
     old_path: str
@@ -64,8 +64,8 @@ def add_unit(
 ) -> tuple[str, Mapping[str, int]]:
     """File a text as a new unit, commit it, and return its path and the counts of the kinds that were redacted.
 
-    `allow` names what is not redacted (`redaction.allow_list`). A text with frontmatter is taken as a finished
-    knowledge file: what it says counts, and is kept as it is. The title is the first heading, else the first sentence.
+    `allow` lists what is not redacted (`redaction.allow_list`). A text with frontmatter is taken as a finished
+    knowledge file and kept as it is. The title is the first heading, else the first sentence.
     Raises UsageError for invalid arguments, KnowledgeError if the brain already has the same body.
     """
     if not re.search(r"\w", text):
@@ -101,7 +101,7 @@ def forget_unit(brain: Path, unit_id: str) -> UnitMove:
 
 
 def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str | None = None) -> UnitMove:
-    """File a unit under another domain, or rename it (its id and every relation to it follow), in one commit.
+    """File a unit under another domain or rename it (with its id and every relation to it), in one commit.
 
     Raises KnowledgeError if there is no such unit, UsageError for an invalid place, ConflictError if another
     file is there or a file that would change has uncommitted work. `commit` is None if it is there already.
@@ -113,7 +113,7 @@ def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str
         new_domain = brains.validate_domain(domain if domain is not None else unit.domain or "")
         new_path, new_id = brains.unit_path(unit.type, new_domain, new_slug), f"{unit.type}/{new_slug}"
         if new_id != unit_id and new_id in _ids(brain):
-            raise KnowledgeError(f"There is a unit {new_id} already.", hint="Choose another name.")
+            raise KnowledgeError(f"The unit {new_id} exists already.", hint="Choose another name.")
         relinked = _relink(brain, unit_id, new_id) if new_id != unit_id else {}
         own = relinked.pop(path, content).decode("utf-8")
         if new_path != path:
@@ -135,7 +135,7 @@ def replace_unit(
 
     `expect` is the SHA-256 (hex) of the content that the change was made from. Raises KnowledgeError if there is no
     such unit or the text is not a knowledge file, UsageError if it has another id, ConflictError if the file has
-    changed meanwhile.
+    changed since.
     """
     text = redact(plain_line_ends(text), allow=allow).text
     with git.only_writer(brain):
@@ -195,7 +195,7 @@ def _drafted(text: str, *, type: str, domain: str, tags: Sequence[str], confiden
 
 
 def _place(brain: Path, unit: Unit, *, finished: bool) -> tuple[Unit, str]:
-    """Return the unit and its path; a drafted unit gets a number behind its id if another unit has that."""
+    """Return the unit and its path; a drafted unit gets a number after its id if the id is taken."""
     digest, taken = knowledge.body_digest(unit.body), dict[str, str]()
     for path, _, known in _files(brain):
         taken[known.id] = path
@@ -213,7 +213,7 @@ def _refuse_taken(brain: Path, path: str) -> None:
 
 
 def _files(brain: Path, mentioning: str = "") -> Iterator[_File]:
-    """Yield the readable knowledge files that contain a text; a link stands for the file that it leads to."""
+    """Yield the readable knowledge files that contain a text; links are resolved to their files."""
     for path in brains.knowledge_paths(brain):
         with suppress(NuggetError):
             content = b"" if (brain / path).is_symlink() else brains.read_file(brain, path)
@@ -236,7 +236,7 @@ def _relink(brain: Path, old_id: str, new_id: str | None) -> dict[str, bytes]:
 
 
 def _remember(brain: Path, unit: Unit) -> bytes:
-    """Return the list of forgotten units with this one added; bytes that are not UTF-8 are kept."""
+    """Return the list of forgotten units with this one added, keeping bytes that are not UTF-8."""
     text, digest = _forgotten_text(brain) or _FORGOTTEN_HEAD, knowledge.body_digest(unit.body)
     if not {unit.id, digest} <= forgotten(brain):
         text = text.removesuffix("\n") + f"\n- id: {unit.id}\n  body_sha256: {digest}\n"

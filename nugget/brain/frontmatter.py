@@ -84,7 +84,7 @@ def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """Reads typed values from the nodes of one file and collects the problems."""
+    """The typed values of one file's nodes, with the problems found while reading them."""
 
     path: str
     first_line: int
@@ -102,7 +102,7 @@ class Fields:
         return self.first_line + int(node.start_mark.line)
 
     def value(self, key: str) -> Node | None:
-        """Return the node of a key, None if it is absent or empty."""
+        """Return the node of a key, or None if it is absent or empty."""
         key_node, node = self.nodes.get(key, (None, None))
         if key_node is not None:
             self.lines[key] = self.line(key_node)
@@ -112,7 +112,7 @@ class Fields:
         return None if node is None or node.tag == NULL_TAG else node
 
     def scalar(self, node: Node | None, name: str, severity: Severity = Severity.ERROR) -> str | None:
-        """Return the text of a scalar as it is written."""
+        """Return the text of a scalar as written."""
         if node is not None and (node.id != "scalar" or node.tag not in _CORE_TAGS):
             found = {"sequence": "a list", "mapping": "keys of its own"}.get(node.id, f"the tag {node.tag}")
             self.wrong(node, f"{name} must be a single value, not {found}", severity)
@@ -124,7 +124,7 @@ class Fields:
         return " ".join((self.scalar(node, name, severity) or "").split()) or None
 
     def text(self, key: str, severity: Severity = Severity.ERROR) -> str | None:
-        """Return a key's text on one line, None if it is absent or empty."""
+        """Return a key's text on one line, or None if it is absent or empty."""
         return self.line_of(self.value(key), f"`{key}`", severity)
 
     def listed(self, key: str, severity: Severity = Severity.ERROR, *, commas: bool = True) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class Fields:
         return None
 
     def day(self, key: str, severity: Severity = Severity.ERROR) -> date | None:
-        """Return the date in a YAML date, time stamp or text."""
+        """Return the date in a YAML date, timestamp or text."""
         text = self.text(key, severity)
         parts = re.fullmatch(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[Tt ].*)?", text or "")
         with suppress(ValueError):
@@ -211,8 +211,8 @@ def _dumper() -> type[yaml.SafeDumper]:
 def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> list[str]:
     """Return the lines of frontmatter with one key set to a plain value; an empty value removes the key.
 
-    A key that has the value already is left alone. A comment behind a value on one line stays; a new key is inserted
-    in the order of KEYS.
+    A key that already has the value is left alone. A comment after a value stays; a new key is inserted in the order
+    of KEYS.
     """
     found = _read(lines)
     key_node, node = found.get(key) or (next(iter(found.values()), (None,))[0], None)
@@ -233,7 +233,7 @@ def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> l
 
 
 def relink(lines: Sequence[str], targets: Mapping[str, str | None], *, newline: str) -> list[str]:
-    """Return the lines with relations to an id of `targets` pointed at its new id, or removed if that is None.
+    """Return the lines with relations to the ids in `targets` pointed at their new ids, or removed for None.
 
     ruamel.yaml rewrites the lines of `related`, which keeps their comments; every plain scalar stays the text it is.
     """
@@ -242,7 +242,7 @@ def relink(lines: Sequence[str], targets: Mapping[str, str | None], *, newline: 
     from ruamel.yaml.resolver import VersionedResolver
 
     class Texts(VersionedResolver):
-        versioned_resolver = {}  # noqa: RUF012 - a property there
+        versioned_resolver = {}  # noqa: RUF012 - a property in the base class
 
     found = _read(lines)
     if "related" not in found or found["related"][1].id != "sequence":

@@ -39,10 +39,10 @@ from nugget.settings import YAMLRefused
 from nugget.text import shorten
 
 MAX_FILE_BYTES = 5_000_000
-"""A larger file is refused before it is read: knowledge is written by and for people."""
+"""Larger files are refused before they are read: knowledge is written by and for people."""
 
 MAX_RELATIONS = 2_000
-"""Relations of a unit that are indexed."""
+"""The most relations of a unit that are indexed."""
 
 _DEFAULT_CONFIDENCE = 0.5
 _TYPES = "|".join(KnowledgeType)
@@ -52,7 +52,7 @@ _TITLE_CHARS = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """Content of a knowledge file; without a unit if a problem is an error.
+    """The content of a knowledge file; `unit` is None if a problem is an error.
 
     `lines` maps keys to their lines: `id`, `related`, and `related.0`, `related.1`... for each relation.
     """
@@ -146,7 +146,7 @@ def edit(
         blank = list(itertools.takewhile(lambda line: not line.strip(), below[1:]))
         below = [below[0].rstrip("\r\n") + newline, *blank, trim(body).replace("\n", newline) + newline]
     changed = mark + "".join([*lines[:first], *after, *below])
-    nodes(split(changed))  # an anchor that another key refers to may have gone with a value
+    nodes(split(changed))  # an anchor that another key refers to may be gone
     return changed
 
 
@@ -163,7 +163,7 @@ def _plain(value: object) -> object:
 
 
 def body_digest(body: str) -> str:
-    """Return the SHA-256 (hex) of a body's words: the same for two bodies that differ in white space only."""
+    """Return the SHA-256 (hex) of a body's words, which ignores white space."""
     return hashlib.sha256(" ".join(body.split()).encode("utf-8", "replace")).hexdigest()
 
 
@@ -237,7 +237,7 @@ def _domain(fields: Fields) -> str | None:
 
 
 def _confidence(fields: Fields) -> float:
-    """Return the number from 0 to 1, the default if it is absent."""
+    """Return the number from 0 to 1, or the default if it is absent."""
     text = fields.text("confidence")
     with suppress(ValueError):
         if text is None or 0 <= float(text) <= 1:
@@ -274,7 +274,7 @@ def _related(fields: Fields) -> tuple[Relation, ...]:
 
 
 def _scope(fields: Fields) -> Scope | None:
-    """Return the scope; a plain text is its path."""
+    """Return the scope; plain text is taken as its path."""
     node = fields.value("scope")
     if node is None:
         return None
@@ -306,7 +306,7 @@ def _evidence(fields: Fields) -> tuple[Evidence, ...]:
 
 
 def _derived_title(unit_id: str, body: str) -> str:
-    """Return the body's own heading; else the words of the id, if at least two; else the body's beginning."""
+    """Return the body's heading, else the words of the id if there are at least two, else the body's beginning."""
     words = unit_id.partition("/")[2].replace("-", " ").replace("_", " ")
     named = words[:1].upper() + words[1:]
     if own := title_of(body):

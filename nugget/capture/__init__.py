@@ -1,6 +1,6 @@
 """Capture a session once, as knowledge files on a branch of the brain.
 
-read -> redact -> archive -> skip what was captured before -> extract -> compare with the brain -> branch.
+read -> redact -> archive -> skip records captured before -> extract -> compare with the brain -> branch.
 The user's checkout is never touched. The ledger is written before and after the branch is created, so that a kill
 at any point neither loses a session nor captures it twice.
 """
@@ -47,7 +47,7 @@ MAX_NOTED = 20
 """Number of rejected candidates whose reasons the ledger keeps."""
 
 Extract = Callable[[Session], Extraction]
-"""A function that finds knowledge in a redacted session, with method, models and limits bound."""
+"""A function that extracts knowledge from a redacted session, with method, models and limits bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +68,9 @@ class CaptureResult:
 def capture_transcript(
     transcript: Path, target: ProposalTarget, extract: Extract, read: ReadSession | None = None
 ) -> CaptureResult:
-    """Capture a transcript into the brain; `read` is what `read_redacted` gave, if the caller has called it.
+    """Capture a transcript into the brain; `read` is the result of `read_redacted` if the caller has it already.
 
-    Raises TranscriptError, BrainError, GitError or LLMUnavailable; nothing was captured then, and it can be retried.
+    Raises TranscriptError, BrainError, GitError or LLMUnavailable if nothing was captured; it can be retried.
     """
     size = transcript.stat().st_size if transcript.is_file() else None
     _, session, redacted = read or read_redacted(transcript, target.home, target.settings)
@@ -103,7 +103,7 @@ def capture_transcript(
 
 
 def read_redacted(transcript: Path, home: Path, settings: Settings) -> ReadSession:
-    """Read a session, from the archive if the client has deleted it, and redact it; a skipped one loses its events.
+    """Read and redact a session, from the archive if the client deleted it; a skipped one loses its events.
 
     Raises TranscriptError.
     """
@@ -167,7 +167,7 @@ BECOMES: Mapping[NuggetType, KnowledgeType] = {
 _QUOTE_CHARS = 280
 _NOTE_CONFIDENCE = 0.7
 _MOST_NOTES = 30
-"""Number of notes that may wait for review."""
+"""The most notes that may wait for review."""
 
 
 def promote(
@@ -211,7 +211,7 @@ def propose_note(
     target: ProposalTarget, *, session: str, folder: Path, title: str, statement: str, type: KnowledgeType,
     because: str = "", paths: Sequence[str] = (),
 ) -> CaptureResult:  # fmt: skip
-    """Propose the note of an agent that works in a folder; `skipped` says why nothing was proposed.
+    """Propose an agent's note on its work in a folder; `skipped` says why nothing was proposed.
 
     Raises UsageError for a path outside the folder's repository, ReviewError if too many notes wait.
     """

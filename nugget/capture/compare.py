@@ -1,8 +1,8 @@
-"""Compare new units with the brain: each becomes a new file, an edit of an existing one, or is dropped.
+"""Compare new units with the brain: each becomes a new file or an edit of an existing one, or is dropped.
 
-It is compared with the brain's committed files, with what waits for review, with what was rejected, and with the
-nearest units of the index (`similar`). A session that is captured twice adds nothing twice, and what a person rejected
-is not proposed again.
+A unit is compared with the brain's committed files, with units that wait for review, with rejected ones, and with the
+nearest units of the index (`similar`). A session that is captured twice adds nothing twice, and rejected units are not
+proposed again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEAR_DUPLICATE = 0.85
 reach 0.72 in the test brain."""
 SAME_WORDS = 0.8
 """Jaccard index of the words of titles and of bodies from which two units say the same thing. The same sentence about
-something else stays below."""
+another subject stays below."""
 LIKELY_DUPLICATE = 0.75
 """Cosine similarity from which a unit repeats another that also holds `HELD_WORDS` of its words."""
 HELD_WORDS = 0.5
@@ -42,14 +42,14 @@ MAX_TITLE_CHARS = 160
 
 _CHOICES = (KnowledgeType.DECISION, KnowledgeType.BELIEF)
 _SAME_CHOICE = 0.6
-"""Share of the shorter title's words from which two choices may be about the same."""
+"""Share of the shorter title's words from which two choices may be about one subject."""
 _FILLER = frozenset(
     "the an is are was be to of for in on at by with and or not it its that this from as no only we use used using uses"
     " now never always must should instead rather than over keep wir nehmen statt für der die das".split()
 )
 
 BRANCH_PREFIX = "nugget/"
-"""Beginning of the names of all proposals."""
+"""The prefix of the names of all proposals."""
 
 Similar = Callable[[Unit], Sequence[tuple[Unit, float]]]
 """The brain's units nearest to a unit, with their cosine similarity (0..1), best first."""
@@ -69,7 +69,7 @@ class ProposalTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedChange:
-    """One file of a proposal. `before` is None for a new file; `note` says what a reviewer should look at."""
+    """One file of a proposal; `before` is None for a new file, `note` is a hint for the reviewer."""
 
     path: str
     unit: Unit
@@ -80,7 +80,7 @@ class ProposedChange:
 
     @property
     def is_new(self) -> bool:
-        """Return True if the brain has no such file yet."""
+        """Whether the brain has no such file yet."""
         return self.before is None
 
 
@@ -108,7 +108,7 @@ class KnownBrain:
         self.paths |= {unit_id_of(path): path for path in self.files}
 
     def unit_at(self, path: str, *, proposed: bool = False) -> tuple[Unit | None, str]:
-        """Return the unit and the text of a file: as the brain's commit has it, or as `proposed` so far."""
+        """Return the unit and text of a file, as committed in the brain or as `proposed` so far."""
         change = self.changes.get(path) if proposed else None
         text = change.text if change else self.read(path) if path in self.files else None
         return (knowledge.parse(text, path=path).unit if text is not None else None), text or ""
@@ -143,7 +143,7 @@ def known_brain(target: ProposalTarget, key: str | None = None) -> KnownBrain:
 
 
 def base_commit(brain: Path) -> str | None:
-    """Return the commit that proposals start from: the checked-out one, but never that of another proposal."""
+    """Return the commit that proposals start from: the checked-out one, but never another proposal's."""
     if not (git.current_branch(brain) or "").startswith(BRANCH_PREFIX):
         return git.head(brain)
     return git.resolve(brain, "refs/heads/main") or git.resolve(brain, "refs/heads/master") or git.head(brain)
@@ -153,9 +153,9 @@ def compare(
     proposals: Iterable[Proposal], brain: KnownBrain, *, session: str | None, max_units: int,
     origin: Origin = Origin.AI_SESSION, edits: bool = True, beyond: str = "",
 ) -> tuple[tuple[ProposedChange, ...], tuple[str, ...]]:  # fmt: skip
-    """Return the files to propose, up to `max_units`, the most trusted first, and why each other unit is left out.
+    """Return the files to propose, at most `max_units` and the most trusted first, and why others are left out.
 
-    Without `edits` no existing file is changed: what would add to one is proposed as a new file, and flagged.
+    Without `edits` no existing file is changed: additions to one are proposed as a new file, and flagged.
     `beyond` is the reason given for units beyond `max_units`.
     """
     beyond = beyond or f"more than {max_units} units (capture.max_units)"
@@ -187,7 +187,7 @@ def _prune_relations(brain: KnownBrain) -> None:
 
 
 def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin) -> Unit | str:
-    """Return the unit in a form that fits a file, or the reason for refusing it.
+    """Return the unit ready to be written to a file, or the reason for refusing it.
 
     Type, domain and slug may come from a model or a transcript, so only their sanitised form is used in the path.
     """
@@ -236,7 +236,7 @@ def _shared_words(one: str, other: str) -> float:
 
 
 def _held_words(one: Unit, other: Unit) -> float:
-    """Return the share of the distinct words of one unit that the other holds (0..1)."""
+    """Return the share of one unit's distinct words that the other also has (0..1)."""
     ours, theirs = _words(f"{one.title}\n{one.body}"), _words(f"{other.title}\n{other.body}")
     return len(ours & theirs) / len(ours) if ours else 0.0
 
@@ -287,10 +287,10 @@ def _place(brain: KnownBrain, unit: Unit, proposal: Proposal, *, edits: bool) ->
             brain.drop(unit, f"{twin.id} says it already")
             return
         notes.append(f"much like {twin.id}" + (f" (similarity {score:.2f})" if score else ""))
-    # The slug must be unused in the brain, in this proposal and in those that wait.
+    # The slug must be unused in the brain, in this proposal and in waiting ones.
     new_id = numbered(unit.id, brain.paths.keys() | {waiting.id for waiting, _ in brain.waiting})
     path = brains.unit_path(unit.type, unit.domain or "general", new_id.partition("/")[2])
-    # Keep each relation that leads somewhere, once.
+    # Keep each valid relation once.
     leading = {(one.id, one.relation): one for one in unit.related if one.id != new_id
                and (one.id in brain.paths or one.relation is RelationType.INFORMED_BY)}  # fmt: skip
     brain.renamed[unit.id] = new_id
@@ -307,13 +307,13 @@ def _place(brain: KnownBrain, unit: Unit, proposal: Proposal, *, edits: bool) ->
 
 
 def _superseded(brain: KnownBrain, unit: Unit, similar: Sequence[Unit]) -> Iterator[Relation]:
-    """Yield `supersedes` relations to decisions on the same subject whose choice this one rejects."""
+    """Yield `supersedes` relations to decisions on the same subject whose choice this unit rejects."""
     if unit.type not in _CHOICES or not unit.alternatives:
         return
     gone = list(map(_content_words, unit.alternatives))
     slugs = {slugify(word) for words in gone for word in words}
     near = {one.id: one for one in similar}
-    for unit_id, path in brain.paths.items():  # units named after what this one rejects
+    for unit_id, path in brain.paths.items():  # units named after the rejected choice
         is_named = unit_id not in near and slugs & set(unit_id.partition("/")[2].split("-"))
         if is_named and (found := brain.unit_at(path)[0]) is not None:
             near[unit_id] = found
@@ -349,7 +349,7 @@ def _twin(brain: KnownBrain, unit: Unit, near: Sequence[tuple[Unit, float]]) -> 
 
 
 def _add_to(brain: KnownBrain, twin: Unit, unit: Unit, reason: str, score: float | None) -> None:
-    """Propose what the unit adds to the file of its twin. Raises KnowledgeError if that file cannot be edited."""
+    """Propose to add the unit's new parts to its twin's file. Raises KnowledgeError if that cannot be edited."""
     known, text = brain.unit_at(twin.path or "", proposed=True)
     if known is None:
         brain.drop(unit, f"{twin.id} says the same, and its file cannot be edited")

@@ -1,4 +1,4 @@
-"""Follow the remote: pull what was decided there and push what was accepted here, in one linear history.
+"""Follow the remote: pull decisions made there and push units accepted here, in one linear history.
 
 The checked-out main branch only moves forward, to the remote's commit. Accepted units that could not be pushed are
 pushed later, on top of what the remote received meanwhile.
@@ -38,7 +38,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One run against the remote, with the lock held. `repository` is None if it is on no forge or unreachable."""
+    """One run against the remote, with the lock held. `repository` is None if it is not on a forge or unreachable."""
 
     brain: Path
     home: Path
@@ -66,7 +66,7 @@ def is_due(brain: Path, home: Path, *, now: datetime) -> bool:
 def follow(
     brain: Path, *, environment: Environment, settings: Settings, now: datetime, rebase: bool = False
 ) -> Followed:
-    """Pull from the remote, and apply what became of its pull requests.
+    """Pull from the remote, and apply the outcome of its pull requests.
 
     Only a clean checkout of the default branch is moved, and only forward; with `rebase`, local commits are put on top
     of the remote's and pushed. Raises GitError without a remote; other failures are returned in `problems`.
@@ -82,7 +82,7 @@ def decide(
 ) -> Decided:
     """Decide on a proposal: merge its pull request if all of it is accepted, else decide locally and push.
 
-    Raises what `review.decide` raises, and ForgeError or PushRefused if the remote refuses; nothing was changed then.
+    Raises the errors of `review.decide`, and ForgeError or PushRefused if the remote refuses; then nothing was changed.
     If the remote is unreachable, a proposal without a pull request is accepted locally and pushed later.
     """
     if settings.capture_publish == "never" or not git.is_repository(brain) or remotes.find_remote(brain) is None:
@@ -159,7 +159,7 @@ def _seen(run: _Run, repository: Forge, publication: Publication) -> Publication
     theirs = remotes.fetch(brain, run.remote, branch)
     ours = git.resolve(brain, f"refs/heads/{branch}")
     if ours is None or ours != publication.sha or branch == git.current_branch(brain):
-        return current  # changed here as well, or checked out: leave both sides as they are
+        return current  # also changed here, or checked out: leave both sides alone
     paths = git.files_at(brain, theirs)
     gone = [file.path for file in review.show(brain, branch).files if file.base is None and file.path not in paths]
     if gone:  # the reviewer removed them
@@ -170,9 +170,9 @@ def _seen(run: _Run, repository: Forge, publication: Publication) -> Publication
 
 
 def _bring_main(run: _Run, tip: tuple[str, str] | None, *, replay: bool, push: bool) -> str | None:
-    """Move main to the remote's commit and push what was accepted; return its new commit, if it moved.
+    """Move main to the remote's commit and push accepted units; return its new commit, if it moved.
 
-    Raises GitError if that is not possible; nothing was changed then.
+    Raises GitError, with nothing changed, if that is not possible.
     """
     brain, name = run.brain, run.remote.name
     branch, here = git.ready_branch(brain)
@@ -248,7 +248,7 @@ def _settle(run: _Run, publication: Publication) -> Publication:
     """Apply a decision made on the remote, once the checkout contains it."""
     brain, branch, state = run.brain, publication.branch, publication.state
     if state not in ("merged", "closed") or branch == git.current_branch(brain):
-        return publication  # do not disturb a person who has the branch checked out
+        return publication  # do not disturb a person who has checked out the branch
     if state == "merged":
         merged = git.resolve(brain, publication.merged_as) if publication.merged_as else None
         if merged is None or git.merge_base(brain, "HEAD", merged) != merged:
@@ -256,7 +256,7 @@ def _settle(run: _Run, publication: Publication) -> Publication:
     if git.resolve(brain, f"refs/heads/{branch}"):
         shown = review.show(brain, branch)
         pushed = git.changes(brain, shown.base, publication.sha) if publication.sha else []
-        # Units added to a digest after its last push were not decided on: they wait on another branch.
+        # Units added to a digest after its last push were not decided on; they wait on another branch.
         late = [file for file in shown.files if is_digest(branch) and file.path not in {one.path for one in pushed}]
         # New files that are missing from the merge were removed by the reviewer.
         gone = [file.path for file in shown.files if file not in late and

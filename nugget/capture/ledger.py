@@ -1,7 +1,7 @@
 """The ledgers: append-only JSON lines in `$NUGGET_HOME/ledger/` that record what capture did.
 
 `captures.jsonl` says which transcript records were captured for which brain. A capture writes two lines: `planned`
-before its branch is created and `captured` after. A crash in between leaves a plan; the repository tells whether it was
+before its branch is created and `captured` after. A crash in between leaves a plan; the repository shows whether it was
 carried out, because the commit has the plan's trailer.
 `rejected.jsonl` says which units a person rejected.
 `brains.jsonl` records where each brain was, so that it keeps its name when it is cloned or moved or its history is
@@ -66,14 +66,14 @@ def write_id(brain: Path, home: Path) -> str | None:
         named = str(_identity(brain, home)["id"])
         text = git.read_blob(brain, tip, "brain.yaml") or b""
         end = b"" if not text or text.endswith(b"\n") else b"\n"
-        line = f"# By this Nugget knows the brain again. Never change it.\nid: {named}\n".encode()
+        line = f"# Nugget recognises the brain by this id. Never change it.\nid: {named}\n".encode()
         message = "Name the brain by its first commit"
         git.commit_change(brain, {"brain.yaml": text + end + line}, message, branch=branch, expect_head=tip)
     return named
 
 
 def record_keys(session: Session) -> list[str]:
-    """Return a hash of twelve hex digits for the record of each event, in the transcript's order.
+    """Return a hash of twelve hex digits for each event's record, in the transcript's order.
 
     The hash covers the record's uuid, which resumed and forked sessions keep, or else session and content.
     """
@@ -106,7 +106,7 @@ def captured_keys(home: Path, *, brain: str, keys: Collection[str], carried_out:
 
 
 def captured_sizes(home: Path) -> dict[str, int]:
-    """Return the size in bytes up to which each transcript was captured, by path, for any brain."""
+    """Return how many bytes of each transcript were captured, by path, for any brain."""
     sizes: dict[str, int] = {}
     for line in files.read_lines(home / "ledger" / CAPTURES):
         size = line.get("size")
@@ -142,7 +142,7 @@ def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
 
 
 def rejections(home: Path, *, brain: str) -> frozenset[str]:
-    """Return what was rejected for a brain: ids of units, and hashes of their bodies and of evidence quotes."""
+    """Return the rejections of a brain: ids of units, and hashes of their bodies and of evidence quotes."""
     lines = _lines(home, REJECTED, brain)
     return frozenset(str(key) for line in lines for key in (line.get("id"), line.get("body"), *line.get("quotes", ())))
 
@@ -159,7 +159,7 @@ def _identity(brain: Path, home: Path) -> dict[str, Any]:
     known = [line for line in lines if line.keys() >= {"key", "id", "path", "remote", "declared"}]
     for line in reversed(known):
         is_here = line["path"] in (path, remote) or (remote is not None and line["remote"] == remote)
-        # A brain without an id is the same one as before if it is in the same place, even if its history was rewritten.
+        # A brain without an id is the same as before if it is in the same place, even if its history was rewritten.
         is_same = line["id"] == declared if declared else not line["declared"]
         noted = Path(str(line["path"]))
         has_moved = line["id"] == (declared or first) and not (

@@ -1,4 +1,4 @@
-"""Proposals as branches: the name, the title, the body of the pull request, the trailers of the commit.
+"""Proposals as branches: their names, titles and pull request bodies, and the trailers of their commits.
 
 The commit's message is the title, the body and the trailers, so that a proposal can be listed, shown and opened
 as a pull request later from the repository alone. Text from sessions is hostile: it is put into
@@ -47,7 +47,7 @@ _TRAILERS = ("Nugget-Import", "Nugget-Title", "Nugget-Session", "Nugget-Records"
 def propose(
     target: ProposalTarget, name: str, changes: Sequence[ProposedChange], message: Callable[[str], str]
 ) -> str | None:
-    """Make the branch of a proposal on top of the base commit; return its name, None for a dry run.
+    """Make the branch of a proposal on top of the base commit; return its name, or None for a dry run.
 
     The name gets a number if it is taken; `message` gives the commit's message for the branch. Sessions are
     added to the digest of the day or week if `publish.every` asks for one.
@@ -179,7 +179,7 @@ def inline(text: str | None, *, max_chars: int = 300) -> str:
 
 
 def flags_of(unit: Unit, *, before: str | None = None, after: str | None = None) -> tuple[str, ...]:
-    """Return what a reviewer should check in a unit, as short phrases; at most MAX_FLAGS.
+    """Return at most MAX_FLAGS short phrases on what a reviewer should check in a unit.
 
     For an edited file, given as `before` and `after`, only its new lines count.
     """
@@ -207,7 +207,7 @@ def _message(title: str, parts: Sequence[str], trailers: Mapping[str, str]) -> s
 
 
 def _parts(changes: Sequence[ProposedChange], dropped: Sequence[str]) -> list[str]:
-    """Return the sections of a message: table of files, points to check, evidence, and what was left out."""
+    """Return the sections of a message: table of files, points to check, evidence, and omissions."""
     rows = ["| file | type | domain | confidence | why |", "|---|---|---|---|---|"]
     noted: list[str] = []
     for change in changes:
@@ -229,7 +229,7 @@ def _parts(changes: Sequence[ProposedChange], dropped: Sequence[str]) -> list[st
 
 
 def reasons_in(body: str) -> dict[str, str]:
-    """Return why each file is proposed, by its path, from the table of `_parts`."""
+    """Return the reason for each proposed file, by path, from the table of `_parts`."""
     found = {}
     for line in body.splitlines():
         cells = [cell.strip() for cell in line.strip("| ").split(" | ")]

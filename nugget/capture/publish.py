@@ -24,7 +24,7 @@ from nugget.infra.forges import Forge, fitting
 from nugget.infra.remotes import Target
 
 PUBLISHED = "published.jsonl"
-"""The ledger of what became of each published proposal: the last line about a branch counts."""
+"""The ledger of published proposals and their outcomes; the last line about a branch counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def publish(
         return Published(local=target)
     with locked(brain, environment.home):
         known = publications(brain, home=environment.home)
-        # Skip what was decided on GitHub, and open pull requests that are up to date.
+        # Skip proposals decided on GitHub, and open pull requests that are up to date.
         waiting = [
             proposal for proposal in review.proposals(brain)
             if (one := known.get(proposal.branch)) is None or one.state == "failed"
@@ -142,7 +142,7 @@ def _open(
         if found is None:
             text = _text_key(proposal.title, proposal.body)
         elif before and is_pushed and sha != before.sha and _text_key(found.title, found.body) == before.text:
-            repository.edit_pull(found.number, title=proposal.title, body=proposal.body)  # no person has edited it
+            repository.edit_pull(found.number, title=proposal.title, body=proposal.body)  # nobody has edited it
             text = _text_key(proposal.title, proposal.body)
         if is_digest(proposal.branch):
             units = [file.unit for file in proposal.files if file.unit]
@@ -175,8 +175,8 @@ def close_pull_requests(
 ) -> Published:
     """Close the pull request of every proposal that was rejected here, with a comment, and delete its branch.
 
-    `failed` and `local` say what could not be done and why; the next `nugget capture --publish` or run of the worker
-    tries again. `forced` overrides `capture.publish: never`.
+    `failed` and `local` say what could not be done and why; the next `nugget capture --publish` or worker tries
+    again. `forced` overrides `capture.publish: never`.
     """
     home = environment.home
     target = find_target(brain, environment, None if forced else settings)

@@ -1,7 +1,7 @@
-"""The capture queue: one JSON file a job in `$NUGGET_HOME/queue/<state>/`, moved between states by rename.
+"""The capture queue: one JSON file per job in `$NUGGET_HOME/queue/<state>/`, moved between states by rename.
 
 pending -> running -> done | skipped | failed -> pending again for a retry. A job is in exactly one state at any time,
-even if a process is killed. The queue's lock tells whether a worker is alive; jobs that are `running` without one are
+even if a process is killed. The queue's lock shows whether a worker is alive; jobs that are `running` without one are
 put back.
 """
 
@@ -31,11 +31,11 @@ MAX_DEATHS = 3
 FIRST_RETRY = timedelta(minutes=1)
 LAST_RETRY = timedelta(hours=6)
 KEPT = timedelta(days=30)
-"""Time for which done and skipped jobs are kept."""
+"""How long done and skipped jobs are kept."""
 PAUSES = "pauses.jsonl"
 """When capture was paused and resumed, for all sessions or one."""
 QUIET = timedelta(minutes=10)
-"""A transcript that changed within this time may belong to a running session."""
+"""A transcript that changed this recently may belong to a running session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +165,9 @@ def drain(
     report: Callable[[Job, int], None] = lambda job, left: None,
     log: Callable[[str], None] = lambda text: None,
 ) -> list[Job]:
-    """Process pending jobs until none is left; return them as they ended.
+    """Process pending jobs until none is left; return the finished jobs.
 
-    `capture` returns the branch of a job's proposal and why there is none; `report` gets each job and how many wait.
+    `capture` returns the branch of a job's proposal, or why there is none; `report` gets each job and how many wait.
     Messages of unexpected errors may quote a session, so they are redacted. A job's failure never stops the rest. The
     caller holds the queue's lock.
     """
@@ -187,7 +187,7 @@ def drain(
                 reason = " ".join(redact(f"unexpected {type(error).__name__}: {error}").text.split())[:500]
                 ended = fail(home, job, reason, now=now())
         except BaseException:
-            # Interrupted by a person or a signal: the job is not at fault and waits for the next worker.
+            # Interrupted by a person or a signal: not the job's fault, so it waits for the next worker.
             _move(home, _rewrite(home, replace(job, attempts=job.attempts - 1)), "pending")
             raise
         report(ended, len(jobs(home, "pending")))
@@ -262,7 +262,7 @@ def _rewrite(home: Path, job: Job) -> Job:
 
 
 def _move(home: Path, job: Job, state: str) -> Job | None:
-    """Move a job to a state; None if another process has moved it."""
+    """Move a job to a state; return None if another process has moved it."""
     queue = Path(files.queue_folder(home))
     files.private_folder(queue / state)
     try:

@@ -25,10 +25,10 @@ from nugget.text import counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedFile:
-    """One file of a proposal that the checked-out branch does not hold yet.
+    """One file of a proposal that the checked-out branch does not have yet.
 
     `ours` is its content on the checked-out branch, `base` at the start of the proposal, `theirs` in the proposal; each
-    is None without such a file. `unit` is parsed from `theirs`, else from `base`.
+    is None where the file is missing. `unit` is parsed from `theirs`, else from `base`.
     """
 
     path: str
@@ -112,10 +112,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """Result of `decide`: the branch and commit with what was accepted, and the files by outcome.
+    """The result of `decide`: the branch and commit with the accepted units, and the files by outcome.
 
-    `pending` says what is left to do to bring remote and brain in line, and why; `closed` maps closed pull requests to
-    how they were closed.
+    `pending` says what is left to do to bring remote and brain in line, and why; `closed` says how pull requests were
+    closed.
     """
 
     into: str = ""
@@ -128,7 +128,7 @@ class Decided:
 
 
 def proposals(brain: Path) -> list[ProposalBranch]:
-    """Return the proposals with something left to decide, oldest first."""
+    """Return the proposals that still wait for a decision, oldest first."""
     tip = _require_commit(brain)
     held = git.files_at(brain, tip)
     read = [_read(brain, branch, tip=tip, held=held) for branch in git.branches(brain, BRANCH_PREFIX)]
@@ -164,8 +164,8 @@ def decide(
 ) -> Decided:  # fmt: skip
     """Accept, reject and edit units of a proposal atomically, with one lock and one commit.
 
-    Accepted units are merged into the checked-out branch, rejected ones are not proposed again, the rest waits. `share`
-    gets the branch and the new commit before anything moves, and may raise to prevent it. Nothing is changed on errors:
+    Accepted units are merged into the checked-out branch, rejected ones are not proposed again, the rest wait. `share`
+    gets the branch and the new commit before anything moves, and may raise to prevent it. Errors leave all unchanged:
     BrainError during a merge or without a branch, ReviewError for an invalid file, GitError if the proposal is checked
     out elsewhere or git is locked, ConflictError if the proposal moved since it was looked at, or if a file changed on
     both sides or has uncommitted work.
@@ -190,7 +190,7 @@ def decide(
             raise ReviewError(f"{', '.join(both)} cannot be both accepted and rejected.", hint="Name each once.")
         rest = tuple(file for file in proposal.files if file not in kept and file not in gone)
         edited = _with_edits(kept, decision.edits)
-        for file in edited:  # a file that cannot be read could not be indexed; a reviewer may have broken it
+        for file in edited:  # an unreadable file could not be indexed; a reviewer may have broken it
             if file.theirs is not None and file.unit is None and is_knowledge_path(file.path):
                 problem = next(one for one in file.problems if one.severity is Severity.ERROR)
                 hint = f"Correct it (`git switch {proposal.branch}` in the brain), or accept others with `--unit ID`."
@@ -294,7 +294,7 @@ def _merged(file: ProposedFile, proposal: ProposalBranch, *, into: str) -> bytes
 
 
 def merge_sides(path: str, ours: bytes | None, before: bytes | None, theirs: bytes | None) -> bytes | None:
-    """Return the merge of two changes of a file, None if it is deleted. Raises ConflictError."""
+    """Return the merge of two changes of a file, or None if it is deleted. Raises ConflictError."""
     if ours in (before, theirs):
         return theirs
     if theirs == before:
@@ -307,7 +307,7 @@ def merge_sides(path: str, ours: bytes | None, before: bytes | None, theirs: byt
 
 
 def _merge_knowledge(path: str, ours: bytes, before: bytes, theirs: bytes) -> bytes | None:
-    """Return the merge of two edits that each only add to the end of a unit, as capture proposes them."""
+    """Merge two edits that each only add to the end of a unit, as capture proposes them."""
     mine, base, other = (knowledge.parse_bytes(content, path=path).unit for content in (ours, before, theirs))
     if mine is None or base is None or other is None or not other.body.startswith(base.body.rstrip()):
         return None
@@ -347,7 +347,7 @@ def _left(
 
 
 def _remembered(file: ProposedFile, brain: str, branch: str) -> dict[str, Any]:
-    """Return the ledger line of a rejected file; for an edit, only with what it would have added."""
+    """Return the ledger line of a rejected file; for an edit, with only its additions."""
     line: dict[str, Any] = {"brain": brain, "branch": branch, "id": file.path, "quotes": []}
     if file.unit is None:
         return line | {"body": ledger.text_key(file.after or "")}

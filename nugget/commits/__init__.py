@@ -62,7 +62,7 @@ def prepare(
     folder: Path, environment: Environment, settings: Settings, *, now: datetime, llm: LLM | None = None,
     variables: Mapping[str, str] | None = None, until: float | None = None,
 ) -> Commit | None:  # fmt: skip
-    """Return the commit that `git commit` in `folder` would make, with a message for it.
+    """Return the commit that `git commit` in `folder` would make, with a message.
 
     git's hook passes on the `variables` from git, and `until`, a value of time.process_time: transcripts newer than the
     store are read up to then (the newest in any case), and None is returned if no recent session wrote part of
@@ -130,7 +130,7 @@ def _read_stored(files: Iterable[Path], named: set[str]) -> Iterator[SessionReco
 
 
 def _holds(file: Path, names: Iterable[str]) -> bool:
-    """Return whether a JSON file holds one of the names, escaped or not."""
+    """Return whether a JSON file contains one of the names, escaped or not."""
     content = file.read_bytes()
     forms = (json.dumps(name, ensure_ascii=is_ascii)[1:-1] for name in names for is_ascii in (True, False))
     return any(form.encode("utf-8", "replace") in content for form in forms)
@@ -150,7 +150,7 @@ def _read_transcripts(
     for file in files:
         if parsed and until is not None and time.process_time() >= until:
             return
-        with suppress(Exception):  # a transcript of any shape must not cost a person the message of a commit
+        with suppress(Exception):  # no transcript, however odd, may cost a person their commit message
             is_plain = file.path.is_file() and not file.is_shared and file.path.suffix != ".zst"
             if file.size > most_bytes or (is_plain and not _holds(file.path, names)):
                 continue
@@ -194,7 +194,7 @@ def _matched(
     repo: Path, staged: Sequence[StagedFile], records: Sequence[SessionRecord], attribution: Attribution,
     variables: Mapping[str, str] | None,
 ) -> list[SessionRecord]:  # fmt: skip
-    """Return the sessions that wrote lines of the commit, else those that left a file exactly as it is staged."""
+    """Return the sessions that wrote lines of the commit, else those that left a file exactly as staged."""
     by_id = {record.session: record for record in records}
     found = {name: by_id[name] for name in attribution.sessions}
     explained = {touch.path for record in found.values() for touch in record.touches}

@@ -1,6 +1,6 @@
-"""Attribution of a commit's lines: the recorded lines of agents, compared with the staged ones.
+"""Attribution of a commit's lines, by comparing the recorded lines of agents with the staged ones.
 
-docs/commits.md says how lines are counted. Of several sessions that wrote a line the newest gets it.
+docs/commits.md says how lines are counted. A line that several sessions wrote goes to the newest.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LOCK_FILES = frozenset(
 class StagedFile:
     """One path of the next commit, compared with HEAD.
 
-    `status` is git's letter (A, M, D, R, C, T); `previous` is the path that a renamed or copied file had; `added` and
-    `removed` are lines without their ends, none for binary files and submodules.
+    `status` is git's letter (A, M, D, R, C, T); `previous` is the old path of a renamed or copied file; `added` and
+    `removed` are lines without line ends, none for binary files and submodules.
     """
 
     path: str
@@ -44,9 +44,9 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """The lines that count, by author: agents by name, `human` for the rest.
+    """The counted lines by author: agents by name, `human` for the rest.
 
-    `sessions` are those that wrote at least one of the lines, by id, with how many, most first.
+    `sessions` maps the ids of sessions to how many of the lines they wrote, most first.
     """
 
     agents: Mapping[str, int] = field(default_factory=dict)
@@ -55,14 +55,14 @@ class Attribution:
 
     @property
     def lines(self) -> int:
-        """The lines that count."""
+        """The number of lines counted."""
         return self.human + sum(self.agents.values())
 
     def shares(self) -> tuple[dict[str, int], int]:
-        """Percentages of the agents and of the person, adding up to 100; empty and 0 if no line counts."""
+        """The percentages of the agents and of the person, which add up to 100; empty and 0 without lines."""
         parts = {name: count for name, count in {**self.agents, "": self.human}.items() if count}
         given = {name: max(1, round(100 * count / self.lines)) for name, count in parts.items()}
-        if given:  # what rounding left or took is the largest part's
+        if given:  # the largest part absorbs the rounding error
             given[max(given, key=lambda name: given[name])] += 100 - sum(given.values())
         human = given.pop("", 0)
         return dict(sorted(given.items(), key=lambda pair: (-pair[1], pair[0]))), human
@@ -123,7 +123,7 @@ def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> t
     if len(patch) > _MAX_DIFF_BYTES:
         hint = "Commit it in parts, or write the message yourself."
         raise GitError("The staged change is larger than 64 MB.", hint=hint)
-    # No line of a content begins with `diff --git`.
+    # No line of content begins with `diff --git`.
     sections = ("\n" + patch.decode("utf-8", "replace")).split("\ndiff --git ")[1:]
     return tuple(_staged(*entry, section.split("\n")) for entry, section in zip(entries, sections, strict=True))
 
@@ -139,11 +139,11 @@ def _staged(status: str, mode: str, path: str, previous: str | None, section: li
 
 
 def staged_content(repo: Path, path: str, *, variables: Mapping[str, str] | None = None) -> bytes | None:
-    """Return the staged content of a file, None if it has none."""
+    """Return the staged content of a file, or None."""
     return git.run(repo, "cat-file", "blob", f":{path}", check=False, variables=variables) or None
 
 
 def author_name(repo: Path, *, variables: Mapping[str, str] | None = None) -> str:
-    """Return the author's name of the next commit; empty if git knows none."""
+    """Return the name of the next commit's author, empty if git knows none."""
     ident = git.run(repo, "var", "GIT_AUTHOR_IDENT", check=False, variables=variables).decode("utf-8", "replace")
     return ident.rpartition(" <")[0].strip()

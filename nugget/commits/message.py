@@ -1,7 +1,7 @@
 """Conventional commit messages from paths, the staged diff and the person's requests to the agent.
 
-The form is that of https://www.conventionalcommits.org/en/v1.0.0/: `type(scope): subject`, of at most 72 characters,
-a body of why and what, and git trailers.
+The form is that of https://www.conventionalcommits.org/en/v1.0.0/: `type(scope): subject` in at most 72 characters,
+a body that says why and what, and git trailers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nugget.infra.llm import LLM
 
 HEADER_CHARS = 72
-"""The longest first line: what `git log` shows whole."""
+"""The longest first line that `git log` shows whole."""
 TYPES = ("feat", "fix", "docs", "test", "build", "ci", "refactor", "chore")
 _MAX_SESSIONS = 5
 _MAX_REASONS = 4
@@ -33,7 +33,7 @@ AUTHORS = {
     "cursor": "Cursor <cursoragent@cursor.com>",
     "opencode": "OpenCode <noreply@opencode.ai>",
 }
-"""How an agent is named in `Co-authored-by`."""
+"""The names of agents in `Co-authored-by`."""
 
 _KINDS = {
     "ci": r"^\.github/(?:workflows|actions)/|^\.circleci/|(?:^|/)Jenkinsfile|^\.(?:gitlab-ci|travis)[^/]*$",
@@ -44,7 +44,7 @@ _KINDS = {
     "docs": r"(?i:(?:^|/)(?:docs?|documentation)/|\.(?:md|mdx|rst|adoc|txt)$|(?:^|/)LICENSE[^/]*$)",
     "chore": r"(?:^|/)\.[^/]+$|\.(?:ya?ml|toml|ini|cfg|json)$",
 }
-"""Paths by the type of a change to them, the first that fits; every other is code."""
+"""Paths by type of change; the first match counts, and all others are code."""
 _VERBS = {"A": "add", "D": "remove", "R": "rename", "C": "copy"}
 _GENERIC = frozenset("src lib app pkg packages internal source main java python core index mod __init__".split())
 _REQUESTS = {
@@ -53,7 +53,7 @@ _REQUESTS = {
     "fix": r"\b(?:fix(?:e[sd]|ing)?|bugs?|broken|crash(?:es|ed|ing)?|regressions?|repair|wrong(?:ly)?|errors?"
     r"|fail(?:s|ed|ing|ure)?|leak(?:s|ing)?|deadlock|doesn't work|does not work|beheb\w*|fehler\w*)\b",
 }
-"""Requests by the type of change that they ask for, the first that fits."""
+"""Requests by type of change; the first match counts."""
 _CONVENTIONAL = r"(?P<type>[a-z]{2,10})(?:\((?P<scope>[^)]{1,40})\))?!?:\s+(?P<subject>.+)"
 _UNSAYABLE = r"https?://\S+|[`\"]{3}|\x1b\[[\d;]*m|[\x00-\x09\x0b-\x1f\x7f]"
 
@@ -74,13 +74,13 @@ _SCHEMA = {"type": "object", "properties": _FIELDS, "required": list(_FIELDS), "
 
 
 Message = tuple[str, tuple[str, ...]]
-"""A message before its trailers: its first line, and the paragraphs of its body, not wrapped yet."""
+"""A message without trailers: its first line, and the paragraphs of its body, not yet wrapped."""
 
 
 def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons: Sequence[str] = ()) -> Message:
     """Return a message made by rules alone.
 
-    `intents` are requests of the person, the likeliest first; `reasons` are known decisions and constraints about
+    `intents` are requests of the person, likeliest first; `reasons` are known decisions and constraints about
     the files. Both are redacted, untrusted text.
     """
     usable = [subject for intent in intents if (subject := subject_of(intent))]
@@ -102,7 +102,7 @@ def _header(kind: str, scope: str, subject: str) -> str:
 
 
 def commit_type(staged: Sequence[StagedFile], intent: str = "") -> str:
-    """Return the conventional type: by the paths if none is code, else by the request, else by the diff."""
+    """Return the conventional type, judged by the paths if none is code, else by the request, else by the diff."""
     kinds = {_kind(file.path) for file in staged}
     if "code" not in kinds:
         return next(kind for kind in ("build", "ci", "test", "docs", "chore") if kind in kinds)
@@ -143,7 +143,7 @@ def subject_of(intent: str) -> str:
 
 
 def described(staged: Sequence[StagedFile]) -> str:
-    """Return a subject made of the changed files alone."""
+    """Return a subject made from the names of the changed files."""
     verbs = {_VERBS.get(file.status, "update") for file in staged}
     verb = verbs.pop() if len(verbs) == 1 else "update"
     if len(staged) <= 2:
@@ -215,7 +215,7 @@ def worded(
     llm: LLM, staged: Sequence[StagedFile], rules: Message, intents: Sequence[str], reasons: Sequence[str], *,
     settings: Settings,
 ) -> Message:  # fmt: skip
-    """Return the message in the words of a model. Raises LLMUnavailable."""
+    """Return the message as a model words it. Raises LLMUnavailable."""
     from nugget.infra.llm import Request
 
     requests = "\n".join(f"- {text[:1000]}" for text in intents[:5])
@@ -238,7 +238,7 @@ def worded(
 
 
 def _diff(staged: Sequence[StagedFile]) -> str:
-    """Return the changed lines of each file, as many as fit."""
+    """Return as many changed lines of each file as fit."""
     parts = []
     for file in staged:
         lines = [f"- {line}" for line in file.removed] + [f"+ {line}" for line in file.added] if has_lines(file) else []
@@ -247,6 +247,6 @@ def _diff(staged: Sequence[StagedFile]) -> str:
 
 
 def _paragraph(text: str) -> str:
-    """Return a paragraph without control characters, and without lines that git would take for trailers of ours."""
+    """Return a paragraph without control characters, and without lines that git would take for our trailers."""
     kept = [line for line in text.splitlines() if not line.startswith(("Nugget-", "Co-authored-by:", "Signed-off-by:"))]
     return "\n".join("".join(letter for letter in line if letter.isprintable()) for line in kept).strip()
