@@ -1,6 +1,6 @@
-"""Evaluation: the golden questions of a brain, asked of its own index, measured, and compared with an earlier run.
+"""Evaluation: ask a brain's index its golden questions, measure the answers, and compare them with an earlier run.
 
-No LLM is used, so that a run costs nothing and two runs can be compared. Metrics are those of the literature:
+No LLM is used, so that a run costs nothing and two runs can be compared. The metrics are the usual ones:
 
     recall@k = expected units among the first k / expected units
     MRR@10   = 1 / rank of the first expected unit, 0 beyond rank 10
@@ -36,7 +36,7 @@ def evaluate(
     questions: Sequence[GoldenQuestion], ask: Ask, *, known: Collection[str], ranking: str, model: str | None,
     now: datetime, problems: Sequence[Problem] = (), forgotten: Collection[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the run of every question, as `nugget eval --json` prints it and a baseline file holds it.
+    """Return a run of all questions, as `nugget eval --json` prints it and a baseline file stores it.
 
     A question that expects a unit outside `known` is left out and reported with its line. A unit in `forgotten` was
     removed on purpose: that is a warning, and the question is asked for its other units.
@@ -82,7 +82,7 @@ def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def compare(run: Mapping[str, Any], baseline: Mapping[str, Any], *, threshold: float) -> dict[str, Any] | None:
-    """Return the comparison with an earlier run over the questions that both have; None without such a question.
+    """Return the comparison with an earlier run over the questions in both, or None if they share none.
 
     `regressed` names the metrics that fell by more than the threshold, `worse` and `better` the questions whose nDCG
     changed.
@@ -107,7 +107,7 @@ def compare(run: Mapping[str, Any], baseline: Mapping[str, Any], *, threshold: f
 
 
 def read_baseline(file: Path) -> dict[str, Any]:
-    """Read the run in a file. Raises NuggetError for a file that is missing or not a run."""
+    """Read the run in a file. Raises NuggetError if the file is missing or is not a run."""
     try:
         loaded = json.loads(file.read_text("utf-8"))
         results = [

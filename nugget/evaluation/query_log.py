@@ -1,7 +1,7 @@
 """The query log: one JSON line for each question in `$NUGGET_HOME/ledger/queries.jsonl`, with the ids of its answer.
 
-Secrets are removed from the text first. When the file has grown too long it replaces `queries.old.jsonl`. In
-`uses.jsonl` are the returned units that the asking session cited later, or whose file it edited.
+Secrets are removed from the text first. When the file has grown too long it replaces `queries.old.jsonl`.
+`uses.jsonl` lists the returned units that the asking session later cited, or whose file it edited.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 QUERIES, OLD_QUERIES, USES = "queries.jsonl", "queries.old.jsonl", "uses.jsonl"
 MAX_BYTES = 4_000_000
-"""About 8,000 questions; the file before this one is kept too."""
+"""About 8,000 questions; the previous file is kept too."""
 MAX_TEXT_CHARS = 2000
 MAX_UNITS = 20
 _CITING = (EventKind.PROMPT, EventKind.REPLY, EventKind.COMMAND, EventKind.FILE_EDIT)
@@ -38,7 +38,7 @@ _SECRET_HINT = (
     r"(?i)(?:^|\s)--?\w|pass|pwd|secret|token|key|credential|kennwort|contrase|identified|net use|nmcli|rabbitmqctl"
     r"|auth\b|redis|login"
 )
-"""Places where a plain word can be a password: behind a flag, after a word for one, in some commands."""
+"""Places where a plain word can be a password: after a flag or a word for one, and in some commands."""
 
 
 Face = Literal["cli", "mcp", "http", "python", "web"]
@@ -80,7 +80,7 @@ class Asked:
 def asked_of(
     bundle: Bundle, brain: Path, environment: Environment, *, face: Face, started: float, now: datetime
 ) -> Asked:
-    """Return a question with its answer; `started` is `time.perf_counter()` when it came."""
+    """Return a question with its answer; `started` is the `time.perf_counter()` of its arrival."""
     shown, query = [hit for hit in bundle.hits if hit.unit.source is not SourceName.MEMORY], bundle.query
     return _asked(
         environment, face=face, now=now, text=query.text, brain=str(brain), profile=bundle.profile,
@@ -116,7 +116,7 @@ def _asked(environment: Environment, *, face: Face, now: datetime, text: str, **
 
 
 def record(home: Path, entry: Asked, *, settings: Settings) -> None:
-    """Add an entry to the log; a failure is ignored, since no question may fail for it."""
+    """Add an entry to the log; failures are ignored, since no question may fail because of them."""
     file = home / "ledger" / QUERIES
     with suppress(OSError):
         line = asdict(entry) | {"time": entry.time.isoformat(timespec="milliseconds")}
@@ -129,7 +129,7 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> None:
 
 
 def read(home: Path, *, brain: Path | None = None, since: date | None = None, with_code: bool = False) -> list[Asked]:
-    """Return the entries of a brain or of all, from a day on, oldest first; unreadable lines are skipped.
+    """Return the entries of one or all brains since a time, oldest first; unreadable lines are skipped.
 
     `with_code` adds the questions about code, which are asked of a workspace instead of a brain.
     """
@@ -147,11 +147,11 @@ def read(home: Path, *, brain: Path | None = None, since: date | None = None, wi
 
 
 def report(entries: Sequence[Asked], *, used: Mapping[str, Sequence[str]], unit_ids: Sequence[str]) -> dict[str, Any]:
-    """Return the questions asked of a brain that has these units now, as `nugget queries --json` prints them.
+    """Return the questions asked of a brain that now has these units, as `nugget queries --json` prints them.
 
     The most frequent come first, each with its latest answer; spacing and case are ignored. Times are in ms.
-    `zero` and `weak` count every time a question was asked, `used_in` those after which a unit was used. `used` has the
-    units that were used after a question, by its id.
+    `zero` and `weak` count every time a question was asked, `used_in` those after which a unit was used. `used` maps
+    the ids of questions to the units used after them.
     """
     groups: dict[str, list[Asked]] = {}
     for entry in entries:

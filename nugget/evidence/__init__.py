@@ -50,16 +50,16 @@ _MATCHES_PER_WORD = 60
 _LATEST_SESSIONS = 24
 _BY_WORDS, _BY_MEANING = 40, 40
 _LEAST_COSINE, _FULL_COSINE = 0.3, 0.75
-"""Cosines that count nothing, and like a match of all words of the question."""
+"""Cosines that count as no match, and as a match of all words of the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleOptions:
-    """Limits of an answer. `intent` None: it is detected from the question.
+    """The limits of an answer. If `intent` is None, it is detected from the question.
 
     `max_chars` and `max_lines` bound the whole `context_text`; `output_window` is how many of the latest lines of each
     stream of a shell are shown, 12 at most. The rest is for a model that chooses from the whole history: how that is
-    cut (the latest chunks are kept), whether events are included, and the model (default: `llm.select_model`).
+    split (the latest chunks are kept), whether events are included, and the model (default: `llm.select_model`).
     """
 
     intent: str | None = None
@@ -79,7 +79,7 @@ class BundleOptions:
 class EvidenceBundle:
     """Evidence for a question. `context_text` is never longer than `max_chars`.
 
-    `session` is None if several sessions were asked.
+    `session` is None if it covers several sessions.
     """
 
     session: str | None
@@ -125,7 +125,7 @@ def workspace_bundle(
 ) -> EvidenceBundle:
     """Return the evidence for a question in all sessions of a workspace, of shells and agents.
 
-    The latest sessions are always searched, older ones only for rows with a word of the question, or for incidents,
+    The latest sessions are always searched, older ones only for rows with a word of the question, and for incidents,
     todos and decisions near in meaning. Without vectors the search is by words only, and `degraded` says so. Raises
     UsageError for an unknown intent.
     """
@@ -147,7 +147,7 @@ def workspace_bundle(
 
 
 def _near_in_meaning(index: Index, vector: Any, workspace: str) -> dict[int, float]:
-    """Return the relevance (0..1) by row of the units that are near a question, nearest first."""
+    """Return the rows of units near a question with their relevance (0..1), nearest first."""
     filter_ = Filter(sources=(SourceName.SESSIONS, SourceName.SHELL))
     with index.reading():
         nearest = index.nearest_units(vector, _BY_MEANING * 4, filter_)
@@ -174,7 +174,7 @@ def _bundle(
         one
         for one in _scored(candidates, matches, near, profile)
         if (one.is_asked or not profile.unasked.isdisjoint((one.category, *one.marks)))
-        # What a command only showed is no evidence of a failure.
+        # Text that a command merely displays is not evidence of a failure.
         and not (intent == "debug" and one.category == "output" and one.command and not one.marks)
     ]
     by_category = {category: tuple(one for one in scored if one.category == category) for category in CATEGORIES}
@@ -184,7 +184,7 @@ def _bundle(
         incidents=by_category["incident"][: options.max_incidents], notes=by_category["note"][: profile.caps["note"]],
         selected=tuple(_selected(scored, caps)), context_text="", truncated=False, degraded=degraded,
     )  # fmt: skip
-    is_shell = session is not None and session.source == SourceName.SHELL  # an agent says itself how far it came
+    is_shell = session is not None and session.source == SourceName.SHELL  # an agent reports its own progress
     streams = _latest(found.values(), min(_SHOWN_TAIL, options.output_window)) if is_shell else {}
     text, truncated = fitted(list(_lines(bundle, streams, head, room=options.max_chars)), options)
     return replace(bundle, context_text=text, truncated=truncated)
@@ -214,7 +214,7 @@ def _scored(
     standing = {
         word: [one for one in candidates if one.id in rows or one.command in rows] for word, rows in matches.items()
     }
-    weights = {  # the inverse frequency of a word; one that stands nowhere counts little
+    weights = {  # the inverse frequency of a word; one without matches counts little
         word: math.log(1 + (len(candidates) + 1) / len(found)) if found else 0.5 for word, found in standing.items()
     }
     mass = sum(weights.values()) or 1.0
@@ -261,7 +261,7 @@ def _latest(found: Iterable[Finding], window: int) -> dict[str, list[str]]:
 
 def _last_said(connection: sqlite3.Connection, session: LogSession, now: datetime) -> Iterator[str]:
     """Yield the time, the last prompt and the last reply of a session as lines."""
-    if session.ended_ms is not None and 1 << 39 < session.ended_ms < 1 << 42:  # else the times are not of a clock
+    if session.ended_ms is not None and 1 << 39 < session.ended_ms < 1 << 42:  # otherwise the times are not clock times
         moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)
         yield f"last active: {moment:%Y-%m-%d %H:%M} UTC, {ago(moment, now)}"
     bounds = store.id_range(session.key)
@@ -277,11 +277,11 @@ _ORDER = {
     "status": ("incidents", "working notes", "edited", "evidence", ""),
     "general": ("incidents", "evidence", "edited", "working notes", ""),
 }  # fmt: skip
-"""The sections by intent; the latest output stands under the empty name."""
+"""The sections by intent; the empty name stands for the latest output."""
 
 
 def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str], *, room: int) -> Iterator[str]:
-    """Yield the lines of the text: its head, then the sections in the order of the intent."""
+    """Yield the lines of the text: its head, then the sections in the intent's order."""
     yield f"session: {bundle.session}" if bundle.session else "sessions: all of this workspace"
     yield f"intent: {bundle.intent}"
     yield f"query: {shorten(bundle.query, max(16, min(300, room // 6)))}"
@@ -295,7 +295,7 @@ def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str
         incidents += (f"    {shorten(line, _LINE_CHARS)}" for line in summary)
     notes = [one for one in bundle.notes if one.text not in told and (one.facts["open"] or one.kind != "note.blocker")]
     edits = [one.text.removeprefix("Edited ") for one in (*notes, *bundle.selected) if one.kind.endswith("edit")]
-    kinds = ("output", "failure") if not bundle.incidents else ()  # incidents hold the failures already
+    kinds = ("output", "failure") if not bundle.incidents else ()  # incidents already contain the failures
     rest = [
         (one.kind, shorten(bare_command(one.text) if one.kind == "command" else one.text, _LINE_CHARS))
         for one in bundle.selected
@@ -321,7 +321,7 @@ def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str
 
 
 def output_lines(latest: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the latest lines of each stream under its name."""
+    """Return the latest lines of each stream, under the stream's name."""
     return [
         shown for stream, lines in latest.items()
         for shown in (f"latest {stream}:", *(f"    {shorten(line, _LINE_CHARS)}" for line in lines))
@@ -332,7 +332,7 @@ def bundle_json(bundle: EvidenceBundle, *, explain: bool = False) -> dict[str, A
     """Return the JSON of a bundle, as HTTP and `--json` give it."""
 
     def item(one: Finding, facts: Mapping[str, Any]) -> dict[str, Any]:
-        where = {"session_id": one.session} if bundle.session is None else {}  # else it is said once, for all
+        where = {"session_id": one.session} if bundle.session is None else {}  # else it is stated once, for all
         return {
             **facts, "score": one.score, "source_table": store.table_of(one.id), "source_id": one.id,
             "ts_ms": one.ts_ms, "speaker": one.speaker.value, "origin": one.origin.value, **where,

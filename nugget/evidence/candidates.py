@@ -1,4 +1,4 @@
-"""Find the rows that a question about sessions can be answered from, and the profile of its intent."""
+"""Find the rows that can answer a question about sessions, and the profile of its intent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class IntentProfile:
 
     `weights` (0..1) by category and `boosts` by property add up to a score; at most `caps` of each category are
     selected. `unasked` are the categories and properties of rows that are shown without a word of the question.
-    Properties: a command failed with the line (`failing`), the error stream (`stderr`), `open` and `fixed`.
+    Properties: `failing` (its command failed), `stderr` (the error stream), `open` and `fixed`.
     """
 
     weights: Mapping[str, float]
@@ -36,9 +36,9 @@ class Finding:
     """A row of a session's logs that may answer a question, later with its score (0..1) for that question.
 
     Kinds: `incident`, `failure.command`, `failure.tool`, `output`, `edit`, `command`, `prompt`, `note.<type>`.
-    `salience` (0..1) is how much it says whatever the question is, `is_asked` whether the question's words or meaning
-    are in it; `marks` are its properties. `command` is the event of the command that printed a line. `facts` are what
-    JSON shows of an incident (title, summary, command, failures, fixed_by, first_ts_ms) or a note (kind, text, open).
+    `salience` (0..1) is its weight whatever the question is, `is_asked` whether the question's words or meaning
+    are in it; `marks` are its properties. `command` is the event of the command that printed a line. `facts` are
+    JSON fields of an incident (title, summary, command, failures, fixed_by, first_ts_ms) or note (kind, text, open).
     """
 
     id: int
@@ -58,7 +58,7 @@ class Finding:
 
     @property
     def category(self) -> str:
-        """The category by which profiles weigh and cap it."""
+        """The category that decides its weight and cap in a profile."""
         kind = self.kind.partition(".")[0]
         return "command" if kind == "prompt" else kind
 
@@ -119,7 +119,7 @@ def is_diagnostic(query: str) -> bool:
 
 
 def known_intent(name: str | None, query: str) -> str:
-    """Return the named intent, or the first with a word in the question.
+    """Return the named intent, or the first one with a word in the question.
 
     Raises UsageError for an unknown name.
     """
@@ -131,13 +131,13 @@ def known_intent(name: str | None, query: str) -> str:
 
 
 _MINOR = 0.2
-"""Incidents of less severity are shown only if they are asked for."""
+"""Less severe incidents are shown only if asked for."""
 _VIEW = (
     ("incidents", "1", 200), ("events", "ok = 0", 300), ("events", "kind IN ('command.start', 'prompt')", 150),
     ("command_inputs", "1", 150), ("pane_output", "is_failure = 1", 400), ("pane_output", "1", 400),
     ("file_edits", "1", 250), ("working_notes", "1", 300),
 )  # fmt: skip
-"""The rows of a session that every question looks at: so many of each sort, the newest."""
+"""The rows of a session considered for every question: the newest of each kind, up to a number."""
 _PER_SESSION = {"incident": 20, "failure": 10, "note": 20, "edit": 20, "output": 10, "command": 5}
 _MAX_WORDS = 16
 _UNTELLING = STOP_WORDS.union(
@@ -147,7 +147,7 @@ _UNTELLING = STOP_WORDS.union(
     "summarize summarise yesterday progress recap changed change changes files file diff edited modified next again "
     "still out here now leave stand stopped doing working resuming continuing handoff handover steps time".split()
 )
-"""Words of questions that name no subject."""
+"""Words in questions that do not name a subject."""
 
 
 def subject_words(query: str) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def subject_words(query: str) -> tuple[str, ...]:
 
 
 def session_evidence(connection: sqlite3.Connection, session: LogSession) -> dict[int, Finding]:
-    """Return the rows of a session that every question looks at, by id."""
+    """Return the rows of a session that are considered for every question, by id."""
     found: dict[int, Finding] = {}
     for table, where, limit in _VIEW:
         rows = store.rows_in(connection, table, *store.id_range(session.key), where=where, limit=limit, newest=True)
@@ -200,7 +200,7 @@ def _made(
 
 
 def _finding(table: str, row_id: int, ts_ms: int, *row: Any) -> Finding | None:
-    """Return a row of a table as a finding; None for an event that answers nothing."""
+    """Return a row of a table as a finding, or None for an event that answers nothing."""
 
     def made(kind: str, text: str, salience: float, **values: Any) -> Finding:
         return Finding(id=row_id, ts_ms=ts_ms, kind=kind, text=text, salience=salience, **values)

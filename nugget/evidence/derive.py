@@ -47,7 +47,7 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
 
 
 def ingested(session: str, source: SourceName, **counts: Any) -> dict[str, Any]:
-    """Return the counts of new entries in a session's logs as JSON; those not given are 0."""
+    """Return the counts of new entries in a session's logs as JSON; missing counts are 0."""
     names = (*store.READ_TABLES, "working_notes", "incidents", "malformed", "bytes_read")
     return {"session_id": session, "source": str(source), **dict.fromkeys(names, 0), "redacted": {}, **counts}
 
@@ -75,14 +75,14 @@ def _derive(connection: sqlite3.Connection, session: LogSession) -> None:
     store.remove_rows(connection, "incidents", first, end)
     events = store.rows_in(connection, "events", first, end, where="kind IN ('command.end', 'tool.end')")
     edits = store.rows_in(connection, "file_edits", first, end)
-    if session.source != SourceName.SHELL:  # a subagent's events are read behind those of the session itself
+    if session.source != SourceName.SHELL:  # a subagent's events are read after those of the session itself
         events, edits = (sorted(rows, key=lambda row: (row[1], row[0])) for rows in (events, edits))
     found = build_incidents(events, edits, _lines_of(connection, first, end))
     connection.execute(
         "UPDATE pane_output SET is_failure = 0 WHERE id >= ? AND id < ? AND is_failure = 1 AND command IS NOT NULL "
         "AND command NOT IN (SELECT value FROM json_each(?) WHERE value IS NOT NULL)",
         (first, end, json.dumps([event for one in found if not is_reading(one.command) for event in one.printers])),
-    )  # a diff, a listing or a passing test only shows a word such as `error`
+    )  # a diff, a listing or a passing test may contain a word such as `error`
     _allot_loose_lines(connection, found, first, end)
     store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])
     _derive_notes(connection, ids)
@@ -90,7 +90,7 @@ def _derive(connection: sqlite3.Connection, session: LogSession) -> None:
 
 
 def _lines_of(connection: sqlite3.Connection, first: int, end: int) -> Callable[[int], Sequence[str]]:
-    """Return a function that gives the output of a command by its event, stderr first: failures are reported there."""
+    """Return a function that gives the output of a command by its event, stderr first, where failures are reported."""
 
     def lines(started: int) -> Sequence[str]:
         rows = connection.execute(
@@ -104,7 +104,7 @@ def _lines_of(connection: sqlite3.Connection, first: int, end: int) -> Callable[
 
 
 def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[OpenIncident], begin: int, end: int) -> None:
-    """Assign lines of unknown commands to the incident that shares most words with them, or to the last one."""
+    """Assign lines of unknown commands to the incident with most words in common, or to the last one."""
     commands = [one for one in found if one.command and len(one.lines) < 2]
     if not commands:
         return
@@ -173,7 +173,7 @@ def put_evidence_units(connection: sqlite3.Connection) -> int:
     """Update the units of incidents, todos and decisions; return the number of changed sessions.
 
     Search finds these units by meaning, once `embed_missing` has made their vectors. Blockers repeat incidents, and
-    edits are only paths, so neither become units.
+    edits are only paths, so neither becomes a unit.
     """
     changed = [row[0] for row in connection.execute("SELECT key FROM log_sessions WHERE generation <> unit_generation")]
     for key in changed:
@@ -248,7 +248,7 @@ _NO_DECISION = re.compile(
 
 @lru_cache(maxsize=4096)
 def notes_of_command(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the (type, text) of the todos and decisions that a line typed into a shell holds."""
+    """Return the (type, text) of the todos and decisions in a line typed into a shell."""
     said = _said_in_command(text.strip())
     if said and text.strip().startswith(("todo ", "task ")):
         return (("todo", shorten(said, MAX_NOTE_CHARS)),)
@@ -268,7 +268,7 @@ def notes_of_speech(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _said_in_command(line: str) -> str:
-    """Return what a person said in a line typed into a shell (to an assistant, in a comment, in a note), or ""."""
+    """Return a person's words in a line typed into a shell (to an assistant, in a comment, in a note), or ""."""
     if not line or line.split()[0].rpartition("/")[2] == "git":
         return ""
     if found := _TO_ASSISTANT.match(line) or _ECHO.match(line) or re.search(r"(?m)(?:^|\s)#\s*(?P<said>\S.*)$", line):

@@ -25,7 +25,7 @@ _READERS = frozenset(
     "cat grep egrep rg ag head tail less more sed awk ls find echo printf jq curl wget tree wc git-log git-show "
     "git-diff git-grep git-blame git-status gh-run gh-pr gh-issue gh-api docker-logs kubectl-logs journalctl".split()
 )
-"""Programs that print files, logs and pages, so that an `error:` in their output is not their failure."""
+"""Programs that print files, logs and pages; an `error:` in their output is not a failure of theirs."""
 _SIGNS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -39,7 +39,7 @@ _SIGNS = tuple(
         r"|failed)\b",
     )
 )
-"""Forms of the line that says why something failed, the most telling first."""
+"""Forms of the line that says why something failed, the clearest first."""
 _STRONG = re.compile(
     r"(?:\[[\w:.-]+\] )?"
     r"(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent|panic: |fatal: |npm ERR!"
@@ -87,7 +87,7 @@ def error_lines(output: Sequence[str]) -> list[str]:
 
 
 def bare_command(text: str) -> str:
-    """Return a command without `cd …`, variables, redirections and filters, on one line; whole if nothing is left."""
+    """Return a command on one line without `cd …`, variables, redirections and filters, unless nothing is left."""
     bare = " ".join(_PLUMBING.sub("", _CD.sub("", text.strip())).split())
     return bare or text
 
@@ -126,7 +126,7 @@ _TRIVIAL = (
     "file does not exist", "exceeds maximum allowed", "is a directory", "eisdir", "inputvalidationerror",
     "sibling tool call errored", "matches of the string",
 )  # fmt: skip
-"""Failures of an agent's own tools that it overcomes with its next call."""
+"""Failures of an agent's own tools that its next call overcomes."""
 _EVERYTHING = frozenset([".", "./..."])
 _JOINS = frozenset(["&&", "||", ";", "|"])
 _STOPPED_BY_PERSON = 130
@@ -138,7 +138,7 @@ _Target = tuple[str, frozenset[str]]
 
 @dataclass(slots=True)
 class OpenIncident:
-    """An incident while it is being put together; `printers` are the starts of the commands that failed."""
+    """An incident under construction; `printers` are the start events of the commands that failed."""
 
     first_ms: int
     last_event: int
@@ -171,7 +171,7 @@ class OpenIncident:
 
     @property
     def summary(self) -> list[str]:
-        """Lines that tell the output, the edits, the retries and the fix."""
+        """Lines on the output, the edits, the retries and the fix."""
         lines = [line for line in self.lines if self.command or line not in self.title][:MAX_LINES]
         lines += [f"then: {text}" for text in self.chained[:3]]
         if len(self.printers) > 1:
@@ -185,7 +185,7 @@ class OpenIncident:
 def build_incidents(
     events: Iterable[Sequence[Any]], edits: Iterable[Sequence[Any]], lines_of: Callable[[int], Sequence[str]]
 ) -> list[OpenIncident]:
-    """Return the incidents in rows of events and file_edits (each sorted by id), in order of their first failure.
+    """Return the incidents in rows of events and file_edits (each sorted by id), ordered by first failure.
 
     `lines_of` gives the output lines of the command that was started by an event.
     """
@@ -306,7 +306,7 @@ def _add_failure(one: OpenIncident, row: Sequence[Any], step: int, lines: Sequen
 
 
 def _tried_before(command: str, ts_ms: int, step: int, pending: list[OpenIncident]) -> list[OpenIncident]:
-    """Return the open incidents whose command was about the same as this one, and not too long ago."""
+    """Return the open incidents with nearly the same command, unless too long ago."""
     name, subjects = _target_of(command)
 
     def is_same(one: OpenIncident) -> bool:

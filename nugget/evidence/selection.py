@@ -1,7 +1,7 @@
 """Evidence chosen by a model that reads the whole history of a session, chunk by chunk.
 
 The rows that a reply names are looked up again, so that the text holds only what was logged, never a model's words.
-The latest lines of stdout, stderr and stdin are always carried, whatever is chosen.
+The latest lines of stdout, stderr and stdin are always included.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def select_with_llm(
 ) -> dict[str, Any]:  # fmt: skip
     """Let a model choose the rows of a session's history that help to answer a question; return its choice as JSON.
 
-    `chunks` were read; `left_out` says that the history was longer than those.
+    `chunks` were read; `left_out` says whether the history was longer.
     All calls together cost at most `llm.select_max_usd`. If the model fails or the cap is reached, the rows chosen so
     far are used; if no chunk was read, the bundle is built without a model. `degraded` names both. Raises NuggetError
     for an unknown session.
@@ -85,7 +85,7 @@ def select_with_llm(
 def _history_chunks(
     connection: sqlite3.Connection, key: int, options: BundleOptions
 ) -> tuple[list[list[_Entry]], bool]:
-    """Return a session's history in chunks of entries; True if there are too many, so that these are the latest."""
+    """Return the latest chunks of a session's history, and whether there are more."""
     room = options.chunk_tokens * CHARS_PER_TOKEN
     parts = _HISTORY if options.include_events else _HISTORY[:-1]
     union = " UNION ALL ".join(f"{part} WHERE id >= :first AND id < :end" for part in parts)

@@ -1,14 +1,14 @@
 """The hooks of Claude Code: queue the session, start the worker and return.
 
-At its start a session gets a short brief if there is reviewed knowledge of its repository, the whole brief with
+At its start a session gets a short brief if there is reviewed knowledge about its repository, the whole brief with
 `--brief`, none with `--no-brief`; with `--recall` each prompt gets related units.
 
 Standard library only, and as little of it as possible: all SessionEnd hooks together have 1.5 s. Failures
-must not disturb the client: the exit code is always 0, nothing is printed but the notice that the client shows
-at a session's start, and errors go to `$NUGGET_HOME/log/hook.log`.
+must not disturb the client: the exit code is always 0, only the notice that the client shows at a session's start is
+printed, and errors go to `$NUGGET_HOME/log/hook.log`.
 
-Git's prepare-commit-msg hook, `nugget commit --hook FILE [SOURCE [COMMIT]]`, is as quiet and ends within five seconds;
-if it fails the message stays as git made it. It needs more than the standard library.
+Git's prepare-commit-msg hook, `nugget commit --hook FILE [SOURCE [COMMIT]]`, is just as quiet and ends within five
+seconds; if it fails, git's message stays as it is. It needs more than the standard library.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHORT_BRIEF_TOKENS = 150
 _CONTEXT_S = 1.5
 """Time limit; on an overloaded machine a session starts without a brief."""
 _BRIEFED_ALREADY = ("resume", "fork")
-"""Starts of sessions whose conversation already has the brief."""
+"""Ways to start a session whose conversation already has the brief."""
 _QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
 _JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd", "reason": "ended_by"}
 
@@ -43,9 +43,9 @@ _READ_FOR_S = 0.15
 """Processor time for reading sessions before a commit."""
 _COMMIT_S = 5.0
 _OF_FILES = ("claude-code", "codex", "gemini-cli")
-"""Agents whose sessions are single files; databases are too slow to read while a person waits."""
+"""Agents that keep each session in a file; databases are too slow to read while a person waits."""
 _HANDED_ON = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-"""The variables by which git describes the commit under way, such as the index of `git commit FILE`."""
+"""The variables in which git describes the commit under way, such as the index of `git commit FILE`."""
 
 
 def is_hook_call(arguments: Sequence[str]) -> bool:
@@ -58,9 +58,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     """Act on the hook payload on stdin; return 0.
 
     SessionEnd (and PreCompact) queue the session; SessionStart prints the notice and, at most every five minutes, has
-    the worker follow the remote and bring the indexes in line, once an hour also look for sessions that were never
-    captured. With `--notes` any event only notes the session, for the next worker. Inside a session that Nugget itself
-    started: nothing. NUGGET_BRIEF=1 is `--brief`, NUGGET_BRIEF=0 `--no-brief`, NUGGET_RECALL=1 `--recall`.
+    the worker follow the remote and sync the indexes, and once an hour also look for sessions that were never captured.
+    With `--notes` any event only notes the session for the next worker. A session that Nugget itself started is
+    ignored. NUGGET_BRIEF=1 is `--brief`, NUGGET_BRIEF=0 `--no-brief`, NUGGET_RECALL=1 `--recall`.
     """
     if os.environ.get(files.GUARD):
         return 0
@@ -177,7 +177,7 @@ def _wants(arguments: Sequence[str], flag: str, variable: str) -> bool:
 def _context(payload: dict[str, object], what: str, *, unasked: int | None = None) -> dict[str, object]:
     """Return the output that the client adds to the conversation; empty if nothing was found in time.
 
-    `unasked` is the limit in tokens of a brief that nobody asked for.
+    `unasked` is the limit in tokens of a brief that was not asked for.
     """
     from datetime import UTC, datetime
     from pathlib import Path
@@ -208,7 +208,7 @@ def _say(output: dict[str, object]) -> None:
 
 
 def _brain(home: str) -> str:
-    """Return the folder of the brain in use, "" if there is none."""
+    """Return the folder of the brain in use, or ""."""
     if os.environ.get("NUGGET_BRAIN"):
         return os.path.expanduser(os.environ["NUGGET_BRAIN"])
     with suppress(OSError), open(os.path.join(home, "config.yaml"), encoding="utf-8", errors="replace") as file:
@@ -232,7 +232,7 @@ def note(home: str | os.PathLike[str], error: BaseException, *, hook: str = "") 
 
 
 def prepare_commit_message(file: str, source: str = "", *_: str) -> int:
-    """Write a message into git's file if the person gave none, so that `source` is empty; always return 0."""
+    """Write a message into git's file if the person gave none (`source` is empty); always return 0."""
     try:
         with files.time_limit(_COMMIT_S):
             if not source:

@@ -1,6 +1,6 @@
 """Serve MCP and the endpoints of docs/http.md on one address: `nugget serve --http`.
 
-A web page can send requests to the loopback address of its visitor, also under a name of its own (DNS rebinding).
+A web page can send requests to its visitor's loopback address, even under its own host name (DNS rebinding).
 Therefore Host and Origin must be ours, and there is no CORS.
 """
 
@@ -42,7 +42,7 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 5033
 MAX_UNDER_WAY = 64
 MAX_BODY_BYTES, MAX_COMPLETION_BYTES = 1_000_000, 8_000_000
 OPEN_PATH = "/healthz"
-"""The path that needs no token; without one, its reply says less."""
+"""The path that needs no token; without one, its reply is shorter."""
 
 _HOST = r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))?(?::([0-9]{1,5}))?"
 """A host and a port, both optional."""
@@ -147,7 +147,7 @@ def check_token(host: str, token: str | None) -> None:
 
 
 def parse_address(text: str | None) -> tuple[str, int]:
-    """Parse `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`; port 0 is any free one. Raises UsageError."""
+    """Parse `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`; port 0 means any free port. Raises UsageError."""
     text = (text or "").strip()
     whole = f":{text}" if text.isdigit() else f"[{text}]" if _ip(text) and ":" in text else text
     found = re.fullmatch(_HOST, whole)
@@ -180,7 +180,7 @@ def serve(
 
     `brain` is the folder of `--brain`; without it, each question looks for a brain in the usual order until one is
     found. `openqed` adds openqed's tools to MCP. Every caller can search the memory of `identity`. Raises UsageError
-    for an address that is invalid or needs a token; NuggetError for one that is taken.
+    if the address is invalid or needs a token, NuggetError if it is taken.
     """
     environment, (host, port) = read_environment(), parse_address(address)
     session = AgentSession(flag=brain, environment=environment, cwd=Path.cwd(), face="http", identity=identity)
@@ -231,7 +231,7 @@ def serve_team(environment: Environment, settings: Settings, address: str | None
 
 def run(app: Any, listening: socket.socket) -> None:
     """Run uvicorn on a listening socket, without its own output."""
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn shuts down in order, then passes the signal on
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     config = uvicorn.Config(
         app, http="h11", ws="none", log_config=None, access_log=False, proxy_headers=False, server_header=False,
@@ -254,7 +254,7 @@ def _access_line(url: str, session: AgentSession, token: str | None) -> str:
 
 
 def _url(host: str, listening: socket.socket) -> str:
-    """Return the address of a server as a client writes it."""
+    """Return a server's address as a client writes it."""
     return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
 
@@ -271,6 +271,6 @@ def listen(host: str, port: int) -> socket.socket:
             f"Choose an address of this machine and a free port: nugget serve --http {DEFAULT_HOST}:{DEFAULT_PORT + 1}"
         )
         raise NuggetError(text, hint=hint) from error
-    # Without this each reply waits 40 ms for an ACK; connections inherit it.
+    # Without this, each reply waits 40 ms for an ACK; connections inherit it.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

@@ -81,7 +81,7 @@ class QuestionParameters(Parameters):
     tags: Names = Field(default=[], description="Only units with all these tags")
     since: date | None = Field(default=None, description="Only units created or changed since (YYYY-MM-DD)")
     sources: Sources = Field(default=[], description="Only these sources")
-    explain: bool = Field(default=False, description="Add how each score came about")
+    explain: bool = Field(default=False, description="Explain each score")
 
     def filter(self) -> Filter:
         """Return the filter of the request."""
@@ -94,7 +94,7 @@ class QuestionParameters(Parameters):
 class SearchRequest(QuestionParameters):
     """Parameters of `nugget search`."""
 
-    offset: int = Field(default=0, ge=0, le=1000, description="Results to pass over: those of earlier pages")
+    offset: int = Field(default=0, ge=0, le=1000, description="Number of results to skip, for further pages")
 
     def query(self, identity: str | None) -> Query:
         """Return the query of the request."""
@@ -108,7 +108,7 @@ class AskRequest(QuestionParameters):
 
     budget: int | None = Field(default=None, ge=100, le=100_000, description="Maximum tokens in the answer")
     depth: Depth = Field(default=Depth.STANDARD, description="How much of each unit")
-    no_llm: bool = Field(default=False, description="Only passages, even with a key")
+    no_llm: bool = Field(default=False, description="Only passages, even with an API key")
 
     def query(self) -> Query:
         """Return the query of the request."""
@@ -126,13 +126,13 @@ class LogsContextRequest(Parameters):
     """Parameters of a question about the logs of a session."""
 
     q: Words = Field(default="", description="The question; without one, an overview")
-    intent: Intent | None = Field(default=None, description="The profile, instead of the one that the question shows")
+    intent: Intent | None = Field(default=None, description="The profile; by default, detected from the question")
     explain: bool = Field(default=False, description="Add counts, caps and weights")
     max_chars: int = Field(default=_DEFAULTS.max_chars, ge=0, le=MAX_CHARS, description="Length of context_text")
     max_lines: int = Field(default=_DEFAULTS.max_lines, ge=0, le=MAX_LINES, description="Lines of context_text")
     include_artifacts: bool = Field(default=True, description="Include blockers, edits, todos and decisions")
     output_window: int = Field(
-        default=_DEFAULTS.output_window, ge=0, le=MAX_WINDOW, description="Latest lines of each stream to look at"
+        default=_DEFAULTS.output_window, ge=0, le=MAX_WINDOW, description="Latest lines of each stream to read"
     )
     max_incidents: int = Field(default=_DEFAULTS.max_incidents, ge=0, le=MAX_INCIDENTS, description="Incidents")
 
@@ -146,21 +146,21 @@ class CompletionRequest(Parameters):
 
     model_config = ConfigDict(extra="allow")
 
-    messages: list[dict[str, Any]] = Field(default=[], max_length=10_000, description="As the Messages API takes them")
-    prompt: str = Field(default="", description="Instead of messages: one message of the user")
+    messages: list[dict[str, Any]] = Field(default=[], max_length=10_000, description="As in the Messages API")
+    prompt: str = Field(default="", description="One message of the user, instead of `messages`")
     system: str | list[dict[str, Any]] | None = Field(default=None, description="The system text of the call")
     model: str | None = Field(default=None, max_length=200, description="The model; `llm.answer_model` by default")
     max_tokens: int = Field(default=4096, ge=1, le=200_000)
     stream: bool = Field(default=False, description="true: server-sent events, passed on as they come")
     session_id: str | None = Field(
-        default=None, max_length=128, pattern=SESSION_ID, description="The session whose logs are looked at"
+        default=None, max_length=128, pattern=SESSION_ID, description="The session whose logs are read"
     )
     context_mode: Literal["off", "diagnostic", "always", "llm-select"] = Field(
         default="diagnostic",
         description="When evidence is added: never; if the last message asks what went wrong; always; always, and a "
         "model selects it from the whole history. Never without session_id",
     )
-    context_intent: Intent | None = Field(default=None, description="The profile, instead of what the message shows")
+    context_intent: Intent | None = Field(default=None, description="The profile; detected from the message by default")
     context_max_lines: int = Field(default=_DEFAULTS.max_lines, ge=0, le=MAX_LINES)
     context_max_chars: int = Field(default=_DEFAULTS.max_chars, ge=0, le=MAX_CHARS)
     context_output_window: int = Field(default=_DEFAULTS.output_window, ge=0, le=MAX_WINDOW)
@@ -179,7 +179,7 @@ class CompletionRequest(Parameters):
         return logs.BundleOptions(**{name.removeprefix("selector_"): value for name, value in named.items()})
 
     def call(self, model: str, *, added: str) -> dict[str, Any]:
-        """Return the body of the API's call, by default to `model`, with `added` at the end of its system text.
+        """Return the body of the API call, by default to `model`, with `added` at the end of its system text.
 
         System messages become system text, as the API requires. Raises Refusal without a message.
         """
@@ -212,7 +212,7 @@ def _text_of(content: object) -> str:
 
 
 Error = dict[Literal["error"], dict[Literal["code", "message", "hint"], str | None]]
-"""The body of every reply from status 400 on."""
+"""The body of every reply with status 400 or above."""
 
 
 def json_reply(content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -74,9 +74,9 @@ def make_app(
 
 def mcp_route(server: MCPServer[Any]) -> Route:
     """Return the route of an MCP server, whose session manager must be running."""
-    # The SDK's own Host check is off (host="0.0.0.0"): the guard's knows about tokens and other names.
+    # The SDK's own Host check is off (host="0.0.0.0"); the guard's check knows about tokens and other names.
     app = server.streamable_http_app(json_response=True, stateless_http=True, host="0.0.0.0")
-    # POST alone: without sessions a GET would hold a stream open for nothing.
+    # POST only: without sessions a GET would hold a stream open for nothing.
     return Route("/mcp", app.routes[0].app, methods=["POST"])  # type: ignore[attr-defined]
 
 
@@ -94,7 +94,7 @@ def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter
 
     @app.post("/v1/search")
     def search(request: models.SearchRequest) -> Response:
-        """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
+        """Find everything that matches, as short excerpts, in the JSON of `nugget search --json`."""
         found = session.caught_up(session.ready().search(request.query(session.identity)))
         return json_reply(without_secrets(bundle_json(found)))
 
@@ -104,7 +104,7 @@ def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter
 
     @app.post("/v1/ask")
     async def ask(request: models.AskRequest) -> Response:
-        """Find the best units for a question: the JSON of `nugget ask --json`."""
+        """Find the best units for a question, in the JSON of `nugget ask --json`."""
 
         def work() -> Response:
             return json_reply(without_secrets(bundle_json(session.ask(request.query(), with_llm=not request.no_llm))))
@@ -119,9 +119,9 @@ def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter
     @app.get("/v1/units/{ref:path}")
     def unit(
         ref: Annotated[str, Path(pattern=_REF, max_length=500, description="A ref; write `/` as it is, `#` as %23")],
-        around: Annotated[int, Query(ge=0, le=50, description="Exchanges before and after the named one")] = 1,
+        around: Annotated[int, Query(ge=0, le=50, description="Exchanges before and after this one")] = 1,
     ) -> Response:
-        """Show what a ref names in full: the JSON of `nugget get --json`."""
+        """Show the source behind a ref in full, in the JSON of `nugget get --json`."""
         try:
             shown = session.ready().get(ref, identity=session.identity, around=around)
         except errors.NuggetError as error:
@@ -171,7 +171,7 @@ def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: Capa
 
     @app.post("/v1/chat/completions", responses=streamed)
     async def chat_completions(request: models.ChatRequest) -> Response:
-        """Do what /v1/completions does, with request and reply in the form of OpenAI's chat completions."""
+        """Do the same as /v1/completions, with request and reply in the form of OpenAI's chat completions."""
         reply = await _complete(request, session, logs, limiter=llm_threads)
         if reply.status_code >= 400:
             return reply
@@ -257,7 +257,7 @@ async def _failed(_: Request, error: Exception) -> Response:
         error = errors.IndexUnavailable(f"The index could not be used ({error}).", hint="Try again; check the disk.")
     if isinstance(error, errors.NuggetError):
         status, code = next((status, code) for kind, status, code in _STATUS_OF if isinstance(error, kind))
-        wait = getattr(error, "retry_after_s", None)  # of a daily cap, or a busy database
+        wait = getattr(error, "retry_after_s", None)  # for a daily cap, or a busy database
         if wait and isinstance(error, errors.LLMUnavailable):
             status, code = 429, "daily_cap_reached"
         headers = {"retry-after": str(wait)} if wait else None

@@ -1,6 +1,6 @@
 """Serve a team: `nugget serve --http` with `http.auth`. Each space has its endpoints and MCP below `/s/NAME`.
 
-A space is a brain of the server. To a caller who may not read it, it does not exist. GitHub's webhook updates a space
+A space is a brain of the server. A caller who may not read it sees no sign of it. GitHub's webhook updates a space
 right after a merge; sessions sent by members enter the capture queue.
 
 `http.auth` chooses how to identify a caller: by a token of Nugget, an access token of an OpenID provider, or the header
@@ -127,7 +127,7 @@ def _add_access(
                     raise Refusal(404, "not_found", "There is nothing at this path.", hint=hint)
             request.state.knows_token = True
             return await call_next(request)
-        except NuggetError as error:  # the provider of identities cannot be asked
+        except NuggetError as error:  # the identity provider is unavailable
             return Refusal(503, "no_identity", str(error), headers={"retry-after": "10"}).reply()
         except Refusal as refusal:
             return refusal.reply()
@@ -209,7 +209,7 @@ def _add_spaces(
 
     @app.post("/v1/sessions", status_code=202)
     async def take_session(request: Request, space: str) -> Response:
-        """Take a session that a member's `nugget capture` sends, and queue it for a space."""
+        """Receive a session from a member's `nugget capture`, and queue it for a space."""
         caller, rights = request.state.caller
         if space not in spaces or space not in rights:
             raise Refusal(404, "not_found", "There is no such space.", hint="/v1/spaces lists your spaces.")
@@ -318,12 +318,12 @@ def _checked_token(settings: Settings, text: str) -> Caller | None:
         )  # fmt: skip
     except jwt.PyJWKClientConnectionError as error:
         why = team.untrusted(error) or re.sub("<urlopen error (.*)>", r"\1", str(error.__cause__))
-        raise NuggetError(f"The keys of {settings.http_issuer} cannot be had ({why}).") from error
+        raise NuggetError(f"The keys of {settings.http_issuer} cannot be fetched ({why}).") from error
     except (jwt.PyJWTError, ValueError):
         return None
     groups = claims.get(settings.http_groups_claim) or []
     names = [str(group) for group in groups] if isinstance(groups, list) else str(groups).split()
-    # Only what the provider vouches for: people may choose their user name, and an address that nobody checked.
+    # Only claims that the provider vouches for: people may choose their user name or an unverified address.
     is_checked = claims.get("email_verified") is True
     name = str(claims["email"] if is_checked and claims.get("email") else claims["sub"])
     return name, _rights(settings, [name, *names])

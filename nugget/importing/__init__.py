@@ -1,8 +1,8 @@
 """Import: existing notes become proposals on a branch, to be reviewed like those of a session.
 
-find files -> read notes -> redact -> leave out what was imported before -> compare with the brain -> branch.
-Neither the notes nor any file of the brain is changed: near duplicates are flagged, not merged. A unit records the
-file and line that it came from and a digest of the note, by which the next import recognises it.
+find files -> read notes -> redact -> skip notes imported before -> compare with the brain -> branch.
+Neither the notes nor any file of the brain is changed: near duplicates are flagged, not merged. A unit records its
+file and line and a digest of the note, by which the next import recognises it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from nugget.sources.ignore_files import IGNORE_FILES, Walk
 from nugget.text import counted, shorten, slugify, tracked
 
 LIMIT = 100
-"""Most units of a branch by default: more than a person reviews. The next import goes on from there."""
+"""The most units on a branch by default, more than a person reviews. The next import continues from there."""
 MAX_FILES, MAX_NOTE_BYTES, MAX_EXPORT_BYTES = 50_000, 1_000_000, 50_000_000
 _EXPORT_ENDINGS, _DATABASE_ENDINGS = (".json", ".jsonl"), (".db", ".sqlite", ".sqlite3")
 _ENDINGS = (".md", ".markdown", ".mdc", *_EXPORT_ENDINGS)
@@ -60,12 +60,12 @@ class ImportResult:
 
 
 def import_notes(path: Path, target: ProposalTarget, *, domain: str | None = None, limit: int = LIMIT) -> ImportResult:
-    """Propose the notes of a folder or file, at most `limit`. Without a `domain` folders give it.
+    """Propose the notes of a folder or file, at most `limit`; by default, folders decide the `domain`.
 
-    Raises UsageError for a path that cannot be imported, BrainError, GitError; nothing was proposed then.
+    Raises UsageError for a path that cannot be imported, BrainError or GitError; nothing is proposed then.
     """
     git.ready_branch(target.brain)
-    root = Path(os.path.realpath(path))  # pathlib's raises where links lead in a circle
+    root = Path(os.path.realpath(path))  # pathlib's version raises for circular links
     if root.is_relative_to(target.brain) or (root.is_dir() and is_brain(root)):
         raise UsageError(f"{path} is a brain already.", hint="Units of a brain are searched without an import.")
     read_files, notes, left_out, redacted = _read(path, target.settings)
@@ -113,7 +113,7 @@ def _read(path: Path, settings: Settings) -> tuple[int, dict[str, Proposal], lis
         try:
             text = _read_database(file) if name.endswith(_DATABASE_ENDINGS) else _read_text(file)
             if is_export and path.is_dir() and not any(f'"{key}"' in text for key in _EXPORT_KEYS):
-                continue  # a folder holds JSON and databases of all kinds; only what may be an export is worth a word
+                continue  # a folder may hold any JSON and databases; only possible exports are mentioned
             files += 1
             redacted = redact(text, allow=allow)
             counts.update(redacted.counts)
@@ -182,7 +182,7 @@ def _with_relations(notes: Sequence[Proposal], known: Iterable[str]) -> list[Pro
 
 
 def _imported(brain: Path, blobs: Sequence[str], waiting: Sequence[Unit]) -> set[str]:
-    """Return the keys of the notes that are in the brain's commit or wait for review."""
+    """Return the keys of the notes that are committed in the brain or wait for review."""
     contents = git.read_objects(brain, blobs)
     found = (re.findall(rb"note:[0-9a-f]{16}", content) for content in contents if content)
     held = {key.decode() for keys in found for key in keys}
@@ -194,13 +194,13 @@ _TABLES = {
     "observations": ("id", "title subtitle narrative text facts concepts type project created_at".split()),
     "history": ("rowid", "memory_id new_memory event is_deleted created_at updated_at".split()),
 }
-"""The table of claude-mem's database and that of mem0's: their order, and the columns that are read, if present."""
+"""The tables of claude-mem's and mem0's databases, their order, and the columns that are read if present."""
 _DONE = ("feature", "refactor", "change")
 _CONCEPTS = {
     "gotcha": KnowledgeType.BUG, "problem-solution": KnowledgeType.BUG, "trade-off": KnowledgeType.DECISION,
     "pattern": KnowledgeType.PATTERN, "how-it-works": KnowledgeType.CONCEPT, "why-it-exists": KnowledgeType.CONCEPT,
 }  # fmt: skip
-"""claude-mem's words for what an observation is about, the more telling first."""
+"""claude-mem's words for the subject of an observation, the most specific first."""
 
 
 def _read_database(file: Path) -> str:
@@ -275,7 +275,7 @@ def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, s
     if named := named_kind(called):
         return named, f"its type is {called}"
     for concept, kind in _CONCEPTS.items():
-        # An explanation of what was just made only repeats what was done.
+        # An explanation of something just made only repeats what was done.
         if concept in concepts and not (is_done and kind is KnowledgeType.CONCEPT):
             return kind, f"it is about {concept}"
     other = KnowledgeType.BUG if called == "security_alert" else KnowledgeType.CONCEPT

@@ -1,7 +1,7 @@
 """Exports of ChatGPT and Claude: each conversation of their `conversations.json` becomes an archived session.
 
-From the archive it is searched, shown and captured like any other session. ChatGPT keeps the messages as a tree with
-the last one shown as `current_node`; Claude keeps them in a list.
+There they are searched, shown and captured like any other session. ChatGPT keeps messages in a tree, with the last one
+shown as `current_node`; Claude keeps them in a list.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ MAX_BYTES = 1 << 30
 
 
 def find_export(path: Path) -> Path | None:
-    """Return the file or archive at a path that may hold conversations: itself, or the one in a folder."""
+    """Return the file or archive that may hold conversations: the path itself, or a file in that folder."""
     file = path / FILE if path.is_dir() else path
     return file if file.is_file() and file.name.endswith((FILE, ".zip")) else None
 
 
 def import_chats(path: Path, home: Path, settings: Settings, *, dry_run: bool = False) -> dict[str, str]:
-    """Archive the conversations of an export, redacted; return their titles by session id.
+    """Redact and archive the conversations of an export; return their titles by session id.
 
     Raises UsageError if the file cannot be read or holds no known conversations.
     """

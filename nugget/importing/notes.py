@@ -1,7 +1,7 @@
 """Notes of markdown files: ADRs, rules for agents, Obsidian and plain notes, notes of basic-memory.
 
-A note is one idea: an ADR is one decision, rules are split at their sections, a page of prose is one note unless it
-is long. Journals, task lists, lists of links and templates are left out with a reason.
+A note is one idea: an ADR is one decision, a file of rules is split at its sections, a page of prose is one note
+unless it is long. Journals, task lists, lists of links and templates are left out with a reason.
 Formats: adr.github.io/madr, github.com/npryce/adr-tools (Nygard), docs.cursor.com (rules),
 docs.basicmemory.com/concepts/knowledge-format, help.obsidian.md.
 """
@@ -31,13 +31,13 @@ TOO_LITTLE = "says too little to stand alone"
 _RULE_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENT.md", "GEMINI.md", ".cursorrules")
 _QUOTE_CHARS, _MIN_CHARS = 200, 60
 """A note with fewer characters says too little to stand alone."""
-_MAX_PAGE_CHARS, _MAX_RULES_CHARS = 6_000, 2_500  # what is longer is cut at the sections below it
+_MAX_PAGE_CHARS, _MAX_RULES_CHARS = 6_000, 2_500  # longer sections are split at their subsections
 _STANDINGS = {"superseded": 0.3, "deprecated": 0.3, "rejected": 0.4, "proposed": 0.4, "draft": 0.4}
-"""Statuses that weaken a decision, with the confidence that remains."""
+"""Statuses that weaken a decision, with the remaining confidence."""
 _NO_DOMAINS = frozenset(
     "notes docs doc documentation adr adrs decisions rules cursor memories memory src vault inbox archive".split()
 )
-"""Names of folders that do not name a subject."""
+"""Names of folders that are not subjects."""
 _NO_SUBJECTS = frozenset((*(file.lower() for file in _RULE_FILES), "claude", "agents", "cursor rules"))
 
 _KINDS: Mapping[KnowledgeType, tuple[str, str]] = {
@@ -89,7 +89,7 @@ class _Page:
     line: int
 
     def first(self, *keys: str) -> str:
-        """Return the first text of the first key that has one, else an empty text."""
+        """Return the first text of the first key that has one, or an empty text."""
         return next((self.front[key][0] for key in keys if self.front.get(key)), "")
 
     @property
@@ -101,7 +101,7 @@ class _Page:
 
     @property
     def stem(self) -> str:
-        """Name of the file without its ending."""
+        """The name of the file without its extension."""
         name = self.path.rpartition("/")[2]
         return name.rpartition(".")[0] or name
 
@@ -135,7 +135,7 @@ def _readable(text: str) -> str:
 
 
 def _link_key(target: str) -> str:
-    """Return the form in which links and names are compared: of a path its last part, without a heading."""
+    """Return the form in which links and names are compared: the last part of a path, without a heading."""
     name = unquote(target).partition("#")[0].strip().removesuffix(".md").rpartition("/")[2]
     return slugify(name) if name else ""
 
@@ -217,10 +217,10 @@ def propose(
     path: str, line: int, *, title: str, body: str, reason: str, quote: str = "", warning: str | None = None,
     **values: Any,
 ) -> Proposal:  # fmt: skip
-    """Return one idea of somebody's notes as a proposal; `line` counts from 1, `values` are its unit's fields.
+    """Return one idea from notes as a proposal; `line` counts from 1, `values` are fields of its unit.
 
-    The evidence is the beginning of `quote`, the most telling part, or of the body, without headings; its record is
-    a digest of the body, which identifies the note even if its file is moved or renamed.
+    The evidence is the beginning of `quote`, or else of the body, without headings; its record is a digest of the
+    body, which identifies the note even if its file is moved or renamed.
     """
     plain = _readable(body)
     lines = [one.strip() for one in (_readable(quote) or plain).split("\n")]
@@ -250,7 +250,7 @@ def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Proposal | Problem
     lines = {name.lower(): value for name, value in reversed(found)}
     status = page.first("status") or lines.get("status") or texts.get("status", "")
     standing = next((word for word in _STANDINGS if word in status.lower()), "")
-    # The number is the folder's, and says nothing in the brain.
+    # The number belongs to the folder, and means nothing in the brain.
     title = _unnumbered(title_of(page.body) or page.first("title") or page.stem.replace("-", " "))
     considered = next((texts[name] for name in ("considered options", "alternatives", "options") if name in texts), "")
     option = r"chosen option:?\*{0,2}\s{0,4}[\"“”'`*]{0,4}(.{1,300}?)[\"“”'`*]{0,4}(?:,| because|$)"
@@ -318,7 +318,7 @@ def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Proposal | Pro
 
 
 def _no_knowledge(page: _Page) -> str | None:
-    """Return the reason, from its form alone, why a page is not proposed."""
+    """Return the reason why the form of a page keeps it from being proposed."""
     if len(_words_only(body_below_title(page.body))) < _MIN_CHARS:
         return TOO_LITTLE
     if re.fullmatch(r"\d{4}[-_.]?\d{2}[-_.]?\d{2}(?:\b.*)?|\d{4}-W\d{2}", page.stem):

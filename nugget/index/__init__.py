@@ -64,29 +64,29 @@ class IndexReader(Protocol):
     """The questions of retrieval to an index; those with one answer for both kinds are answered here."""
 
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
-        """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
+        """Return columns of the units `u` that pass a filter; `columns` and `order` are trusted SQL."""
 
     @property
     def vector_search(self) -> str:
-        """How vectors are compared, for `--explain` and `status`."""
+        """The way in which vectors are compared, for `--explain` and `status`."""
 
     @property
     def other_model(self) -> str:
-        """The entry of `degraded` for a client whose model is not the one of the index."""
+        """The entry of `degraded` for a client with another model than the index."""
 
     @property
     def chunk_count(self) -> int:
-        """Chunks of all sources."""
+        """The number of chunks of all sources."""
 
     @property
     def embedding_model(self) -> str | None:
-        """The model whose vectors stand in this index; None when it has none."""
+        """The model of the index's vectors, or None."""
 
     def reading(self) -> AbstractContextManager[object]:
-        """Read one state of the index throughout the block, whatever is written meanwhile."""
+        """Read one state of the index throughout the block, even if others write to it."""
 
     def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
-        """Return the words of a question that are worth looking for; `matches` are FTS5 queries that will be asked."""
+        """Return the words of a question to search for; `matches` are FTS5 queries to prepare."""
 
     def search(
         self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
@@ -94,7 +94,7 @@ class IndexReader(Protocol):
         """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:
-        """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
+        """Return the k chunks with the highest cosine to a normalised vector, as (chunk key, cosine)."""
 
     def nearest_units(self, vector: Vector, k: int, filter_: Filter) -> dict[int, tuple[int, float]]:
         """Return the units of the k nearest chunks, nearest first: unit key -> (its nearest chunk, cosine)."""
@@ -107,16 +107,16 @@ class IndexReader(Protocol):
         return nearest
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
-        """Return those of the words that stand in a unit."""
+        """Return those of the words that occur in a unit."""
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
-        """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
+        """Return the cosines of each of these units that has vectors: of the whole, and of its title."""
 
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
         """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
-        """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
+        """Return the cosine of each of these whole units with another one, at least 0."""
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """Return the unit of each of these chunks: chunk key -> unit key."""
@@ -140,7 +140,7 @@ class IndexReader(Protocol):
         """Return the keys of units by id, within one source."""
 
     def unit_vector(self, unit_key: int) -> Vector | None:
-        """Return the vector of a unit as a whole, if it has one."""
+        """Return the vector of a whole unit, if it has one."""
 
     def has_source(self, source: SourceName) -> bool:
         """Return whether there is any unit of a source."""
@@ -160,16 +160,16 @@ class IndexReader(Protocol):
         return self.listed("domain, tags, type, path, scope_path, source, title", Filter(), "u.key", limit=limit)
 
     def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
-        """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""
+        """Return the ids with a prefix and their titles; with `whole`, the refs, which name the source."""
 
     def edges(self, keys: Sequence[int]) -> list[Edge]:
         """Return the relations of these units, in both directions."""
 
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
-        """Return those of the units that a filter admits."""
+        """Return those of the units that pass a filter."""
 
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
-        """Return for each of these units that a newer one supersedes the id of the newer one."""
+        """Return the ids of the newer units that supersede any of these units."""
 
 
 def conditions_of(filter_: Filter) -> tuple[str, list[object]]:

@@ -82,7 +82,7 @@ class Index(IndexReader):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Read one state of the index throughout the block, whatever is written meanwhile."""
+        """Read one state of the index throughout the block, even if others write to it."""
         connection = self.connection
         if connection.in_transaction:
             yield
@@ -99,7 +99,7 @@ class Index(IndexReader):
 
     @property
     def chunk_count(self) -> int:
-        """Chunks of all sources."""
+        """The number of chunks of all sources."""
         return self._vocabulary.chunks
 
     @property
@@ -109,7 +109,7 @@ class Index(IndexReader):
 
     @property
     def embedding_model(self) -> str | None:
-        """The model whose vectors stand in this index; None when it has none."""
+        """The model of the index's vectors, or None."""
         return self.meta("embedding_model") or None
 
     def model_problem(self, model: str | None = None) -> str | None:
@@ -128,7 +128,7 @@ class Index(IndexReader):
         return {name: self.connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
     def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
-        """Return the words of a question that are worth looking for."""
+        """Return the words of a question to search for."""
         return terms_of(self._vocabulary, text)
 
     def search(
@@ -214,7 +214,7 @@ class Index(IndexReader):
         return known[name]
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
+        """Return the k chunks with the highest cosine to a normalised vector, as (chunk key, cosine)."""
         near = self._signs.near(self.connection, vector, k, self._admitted(filter_, "chunks"))
         # Of all its measures L2 is the one that spares sqlite-vec two norms a row.
         sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
@@ -222,7 +222,7 @@ class Index(IndexReader):
         return [(key, vectors.cosine(distance)) for distance, key in best]
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
-        """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
+        """Return the cosines of each of these units that has vectors: of the whole, and of its title."""
         sql = (
             "SELECT unit_key, vec_distance_L2(embedding, ?), "
             "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
@@ -243,7 +243,7 @@ class Index(IndexReader):
         return {unit: (key, vectors.cosine(distance)) for unit, key, distance in rows}
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
-        """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
+        """Return the cosine of each of these whole units with another one, at least 0."""
         vector = self.connection.execute(
             "SELECT embedding FROM unit_vectors WHERE unit_key = ?", (unit_key,)
         ).fetchone()
@@ -252,7 +252,7 @@ class Index(IndexReader):
         return {key: max(vectors.cosine(distance), 0.0) for key, distance in near}
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
-        """Return those of the words that stand in a unit."""
+        """Return those of the words that occur in a unit."""
         if self._has_numpy and (alone := _terms_alone(terms)):
             keys, _, term_of = self._postings("chunks", alone)
             return [terms.words[at] for at in sorted(set(term_of[self._documents("chunks")[1][keys] == unit_key]))]
@@ -281,7 +281,7 @@ class Index(IndexReader):
         return stored.unit_keys(self.connection, ids, source)
 
     def unit_vector(self, unit_key: int) -> Vector | None:
-        """Return the vector of a unit as a whole, if it has one."""
+        """Return the vector of a whole unit, if it has one."""
         import numpy as np
 
         sql = "SELECT embedding FROM unit_vectors WHERE unit_key = ?"
@@ -289,13 +289,13 @@ class Index(IndexReader):
         return np.frombuffer(row[0], dtype="<f4") if row else None
 
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
-        """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
+        """Return columns of the units `u` that pass a filter; `columns` and `order` are trusted SQL."""
         conditions, parameters = conditions_of(filter_)
         sql = f"SELECT {columns} FROM units u WHERE {conditions or 'true'} ORDER BY {order} LIMIT ?"
         return self.connection.execute(sql, (*parameters, -1 if limit is None else limit))
 
     def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
-        """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""
+        """Return the ids with a prefix and their titles; with `whole`, the refs, which name the source."""
         name = "source || ':' || id" if whole else "id"
         sql = f"SELECT {name}, title FROM units WHERE substr({name}, 1, ?) = ? ORDER BY 1 LIMIT ?"
         return self.connection.execute(sql, (len(prefix), prefix, limit)).fetchall()
@@ -314,7 +314,7 @@ class Index(IndexReader):
         return found
 
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
-        """Return those of the units that a filter admits."""
+        """Return those of the units that pass a filter."""
         conditions, parameters = conditions_of(filter_)
         if not conditions:
             return set(keys)
@@ -322,7 +322,7 @@ class Index(IndexReader):
         return {row[0] for row in select_in(self.connection, sql, keys, parameters)}
 
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
-        """Return for each of these units that a newer one supersedes the id of the newer one."""
+        """Return the ids of the newer units that supersede any of these units."""
         sql = """SELECT t.key, s.id FROM units t
                  JOIN relationships r ON r.target_id = t.id AND r.relation_type = 'supersedes'
                  JOIN units s ON s.key = r.source_key AND s.source = t.source AND s.key != t.key

@@ -49,7 +49,7 @@ class PostgresIndex(Transactions, IndexReader):
         return self._state[0] or None
 
     def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
-        """Return the words of a question that are worth looking for, and read what `matches` will need."""
+        """Return the words of a question to search for, and read what `matches` will need."""
         asked = AskedWords(text)
         placed = [item for match in matches for item in items_of(match) if item.is_placed]
         with self.reading() as now:
@@ -121,7 +121,7 @@ class PostgresIndex(Transactions, IndexReader):
         return sql.by_vectors(is_filtered, dimensions=dimensions if chunks > LARGE_INDEX_CHUNKS else 0)
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:
-        """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
+        """Return the k chunks with the highest cosine to a normalised vector, as (chunk key, cosine)."""
         with self.reading() as now:
             if not (numbers := self._fitting(vector)):
                 return []
@@ -132,7 +132,7 @@ class PostgresIndex(Transactions, IndexReader):
             return sorted(((row[0], row[1]) for row in rows), key=lambda entry: (-entry[1], entry[0]))
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
-        """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
+        """Return the cosines of each of these units that has vectors: of the whole, and of its title."""
         return {key: (one[1] or 0.0, one[2]) for key, one in self._cosines(vector, unit_keys).items()}
 
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
@@ -153,7 +153,7 @@ class PostgresIndex(Transactions, IndexReader):
             return self._known("cosines", keys, fetch)
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
-        """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
+        """Return the cosine of each of these whole units with another one, at least 0."""
 
         def fetch(missing: list[int]) -> dict[int, float]:
             keys = [*missing, *now.read["units"]]  # what was read already may be asked for next
@@ -225,11 +225,11 @@ class PostgresIndex(Transactions, IndexReader):
         return sorted(every, key=lambda edge: not edge.outward)
 
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
-        """Return for each of these units that a newer one supersedes the id of the newer one."""
+        """Return the ids of the newer units that supersede any of these units."""
         return self._known("superseded", keys, lambda missing: self._related(missing)["superseded"])
 
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
-        """Return those of the units that a filter admits."""
+        """Return those of the units that pass a filter."""
 
         def fetch(missing: list[int]) -> dict[int, bool]:
             statement = f"{sql.units_admitted(tests)} AND u.key = ANY(%(keys)s)"
@@ -245,7 +245,7 @@ class PostgresIndex(Transactions, IndexReader):
             return {key for key, is_admitted in self._known("admitted", keys, fetch).items() if is_admitted}
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
-        """Return those of the words that stand in a unit."""
+        """Return those of the words that occur in a unit."""
         unit, chunks = self.units([unit_key])[unit_key], self.chunks_of_units([unit_key]).get(unit_key, [])
         rows = [(one.key, chunk_columns(unit.title, unit.tags, unit.body, one.breadcrumb, one.text)) for one in chunks]
         asked = "SELECT 1 FROM docs WHERE docs MATCH ? LIMIT 1"
@@ -258,7 +258,7 @@ class PostgresIndex(Transactions, IndexReader):
         return dict(self._rows(f"{statement} AND id = ANY(%(ids)s)", source=source, ids=list(ids)))
 
     def unit_vector(self, unit_key: int) -> Vector | None:
-        """Return the vector of a unit as a whole, if it has one."""
+        """Return the vector of a whole unit, if it has one."""
         import numpy as np
 
         statement = "SELECT embedding::text FROM nugget.unit_vectors WHERE space = %(space)s AND unit_key = %(key)s"
@@ -266,7 +266,7 @@ class PostgresIndex(Transactions, IndexReader):
         return np.array(json.loads(rows[0][0]), dtype="<f4") if rows else None
 
     def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
-        """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""
+        """Return the ids with a prefix and their titles; with `whole`, the refs, which name the source."""
         name = "source || ':' || id" if whole else "id"
         rows = self._rows(
             f"SELECT {name}, title FROM nugget.units WHERE space = %(space)s AND starts_with({name}, %(prefix)s) "
@@ -275,7 +275,7 @@ class PostgresIndex(Transactions, IndexReader):
         return [(ref, title) for ref, title in rows]
 
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Rows:
-        """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
+        """Return columns of the units `u` that pass a filter; `columns` and `order` are trusted SQL."""
         order = order.replace("max(", "greatest(")
         with self.reading():
             tests, parameters = self._conditions(filter_)

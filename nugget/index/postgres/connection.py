@@ -236,7 +236,7 @@ class Transactions:
 
     @contextmanager
     def reading(self) -> Iterator[Snapshot]:
-        """Read one state of the index throughout the block, whatever is written meanwhile."""
+        """Read one state of the index throughout the block, even if others write to it."""
         if (now := getattr(self._local, "snapshot", None)) is not None:
             yield now
             return
