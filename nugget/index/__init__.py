@@ -1,4 +1,4 @@
-"""The seam between retrieval and an index, embedded in SQLite or a team's in PostgreSQL: its questions and rows."""
+"""The interface between retrieval and an index, whether embedded in SQLite or a team's in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ UNIT_COLUMNS = (
 Scored = list[tuple[int, float]]
 """Keys with their scores, best first."""
 UnitCosines: TypeAlias = tuple[float, float | None]
-"""Of a whole unit, and of its title (None if it has none of its own)."""
+"""The cosine of a whole unit, and of its title (None if it has none of its own)."""
 
 
 class StoredChunk(NamedTuple):
-    """A chunk as it stands in the index."""
+    """A chunk as stored in the index."""
 
     key: int
     unit_key: int
@@ -39,7 +39,7 @@ class StoredChunk(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A relation between two indexed units; `outward` when it was written in the unit that was asked about."""
+    """A relation between two indexed units; `outward` if it is written in the unit in question."""
 
     unit_key: int
     neighbour_key: int
@@ -48,9 +48,9 @@ class Edge(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """The results of a search: chunks by words, whole units by words, those of a period, chunks by vectors.
+    """The results of a search: chunks by words, whole units by words, units of a period, chunks by vectors.
 
-    `unit_of` has the unit of each of these chunks.
+    `unit_of` maps these chunks to their units.
     """
 
     texts: Scored
@@ -61,7 +61,7 @@ class Lists(NamedTuple):
 
 
 class IndexReader(Protocol):
-    """The questions of retrieval to an index; those with one answer for both kinds are answered here."""
+    """The queries that retrieval makes to an index; those that both kinds share are implemented here."""
 
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
         """Return columns of the units `u` that pass a filter; `columns` and `order` are trusted SQL."""
@@ -97,7 +97,7 @@ class IndexReader(Protocol):
         """Return the k chunks with the highest cosine to a normalised vector, as (chunk key, cosine)."""
 
     def nearest_units(self, vector: Vector, k: int, filter_: Filter) -> dict[int, tuple[int, float]]:
-        """Return the units of the k nearest chunks, nearest first: unit key -> (its nearest chunk, cosine)."""
+        """Return the units of the k nearest chunks, nearest first: unit key -> (nearest chunk, cosine)."""
         with self.reading():
             found = self.search_vectors(vector, k, filter_)
             unit_of = self.units_of_chunks([key for key, _ in found])
@@ -128,7 +128,7 @@ class IndexReader(Protocol):
         """Return units by key."""
 
     def unit(self, unit_id: str, source: SourceName = SourceName.BRAIN) -> Unit | None:
-        """Return the unit of this id, if it is indexed."""
+        """Return the unit with this id, if it is indexed."""
         with self.reading():
             return next(iter(self.units(self.unit_keys([unit_id], source).values()).values()), None)
 
@@ -143,20 +143,20 @@ class IndexReader(Protocol):
         """Return the vector of a whole unit, if it has one."""
 
     def has_source(self, source: SourceName) -> bool:
-        """Return whether there is any unit of a source."""
+        """Return whether a source has any unit."""
         return any(True for _ in self.listed("1", Filter(sources=(source,)), "1", limit=1))
 
     def units_named(self, words: Sequence[str], filter_: Filter) -> list[tuple[int, str]]:
-        """Return the units in whose path every one of these `folded` words stands, as (key, path)."""
+        """Return the units whose path contains all of these `folded` words, as (key, path)."""
         rows = self.listed("u.key, u.path", filter_, "u.path")
         return [(key, path) for key, path in rows if path and all(word in folded(path) for word in words)]
 
     def newest_units(self, filter_: Filter, limit: int) -> list[int]:
-        """Return the keys of the units that a filter admits, what changed last first."""
+        """Return the keys of the units that pass a filter, last changed first."""
         return [row[0] for row in self.listed("u.key", filter_, f"{CHANGED} DESC, u.id", limit=limit)]
 
     def places(self, limit: int) -> Iterable[tuple[str | None, str, str, str | None, str | None, str, str]]:
-        """Return domain, tags as JSON, type, path, path of the scope, source and title of units, for suggestions."""
+        """Return domain, tags (JSON), type, path, scope path, source and title of units, for suggestions."""
         return self.listed("domain, tags, type, path, scope_path, source, title", Filter(), "u.key", limit=limit)
 
     def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
@@ -175,7 +175,7 @@ class IndexReader(Protocol):
 def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
     """Return the SQL tests of a filter on units `u`, with their parameters; an empty text for no filter.
 
-    All but `match` is SQL that PostgreSQL reads in the same way, but for `max`.
+    Except for `match` and `max`, PostgreSQL reads the SQL in the same way.
     """
     conditions: list[str] = []
     parameters: list[object] = []
@@ -188,7 +188,7 @@ def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
         conditions.append(f"({either})")
         for domain in filter_.domains:
             parameters += [domain, len(domain) + 1, f"{domain}/"]
-    for tag in filter_.tags:  # in lower case as SQLite's `lower` does it: ASCII alone
+    for tag in filter_.tags:  # lower-cased as by SQLite's `lower`: ASCII only
         conditions.append("replace(lower(u.tags), ?, '') != lower(u.tags)")
         parameters.append(json.dumps(tag, ensure_ascii=False).encode("utf-8", "replace").lower().decode())
     if filter_.paths:
@@ -218,18 +218,18 @@ def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
 
 
 def indexed_title(title: str, body: str) -> str:
-    """Return the title if it says more than the text below it; empty if the text begins with it."""
+    """Return the title, or an empty text if the body begins with it."""
     beginning = " ".join(body[: 4 * len(title) + 100].split())
     return "" if beginning.startswith(title.removesuffix("[…]").strip()) else title
 
 
 def unit_columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, str]:
-    """Return the (title, body, parts) of a whole unit as they are indexed; tags count as title."""
+    """Return the indexed (title, body, parts) of a whole unit; tags count as title."""
     return _columns(indexed_title(title, body), tags, body_below_title(body))
 
 
 def chunk_columns(title: str, tags: Sequence[str], body: str, breadcrumb: str, text: str) -> tuple[str, str, str]:
-    """Return the (title, body, parts) of a chunk of a unit as they are indexed; headings count as body."""
+    """Return the indexed (title, body, parts) of a chunk of a unit; headings count as body."""
     title = indexed_title(title, body)
     return _columns(title, tags, f"{breadcrumb.removeprefix(title)}\n{text}")
 
@@ -240,7 +240,7 @@ def _columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, str]
 
 
 def units_of(rows: Iterable[Sequence[Any]], relations: Iterable[Sequence[Any]]) -> dict[int, Unit]:
-    """Return units by key, of rows of (key, UNIT_COLUMNS) and of (key, id of the other unit, type of the relation)."""
+    """Return units by key, from rows of (key, UNIT_COLUMNS) and of (key, id of the other unit, relation type)."""
     related: dict[int, list[Relation]] = {}
     for key, target, relation in relations:
         related.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
@@ -248,7 +248,7 @@ def units_of(rows: Iterable[Sequence[Any]], relations: Iterable[Sequence[Any]]) 
 
 
 def _unit_of(row: Any, related: Sequence[Relation]) -> Unit:
-    """Return the unit of a row of UNIT_COLUMNS."""
+    """Return the unit in a row of UNIT_COLUMNS."""
     (source, id_, path, title, type_, domain, tags, confidence, origin, created, last_modified, stale_after,
      repo, scope_path, symbol, session, details_json, content) = row  # fmt: skip
     details = json.loads(details_json)

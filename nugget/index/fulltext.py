@@ -1,8 +1,8 @@
-"""Full text: the columns that are indexed, the words of a question, and what a word that stands nowhere may mean.
+"""Full text: the indexed columns, the words of a question, and the meaning of unknown words.
 
 FTS5's own tokenizer (porter over unicode61) splits at everything that is not a letter or digit, so it already takes
 `retry_with_backoff` apart. The `parts` column adds what it cannot see: the words inside `retryWithBackoff`,
-overlapping pairs of characters for scripts that put no spaces between words, and the heads and tails of long words
+overlapping pairs of characters for scripts without spaces between words, and the heads and tails of long words
 in languages that write compounds as one word.
 """
 
@@ -19,11 +19,11 @@ from itertools import chain, pairwise
 
 COLUMNS, COLUMN_WEIGHTS = ("title", "body", "parts"), (2.0, 1.0, 0.5)
 BM25_WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
-"""The same as FTS5's bm25() takes them."""
+"""The same weights as arguments of FTS5's bm25()."""
 COLUMN_HALVES = {name: round(2 * weight) for name, weight in zip(COLUMNS, COLUMN_WEIGHTS, strict=True)}
-"""The weights in half units, which are whole."""
+"""The weights in half units, as integers."""
 HALVES = "CASE col WHEN 'body' THEN {body} WHEN 'title' THEN {title} ELSE {parts} END".format(**COLUMN_HALVES)
-"""The same as SQL, for a row of FTS5's vocabulary; nearly all of them are of the body."""
+"""The same as SQL, for a row of FTS5's vocabulary; nearly all rows belong to the body."""
 _TOKENIZER = "porter unicode61 remove_diacritics 2"
 
 Document = tuple[int, tuple[str, str, str]]
@@ -32,23 +32,23 @@ Document = tuple[int, tuple[str, str, str]]
 _MAX_QUESTION_CHARS = 8000
 _MAX_WORDS = 64
 _FEWEST_LETTERS, _MOST_LETTERS = 9, 40
-"""Of a compound; longer words are hashes and tokens."""
+"""The length of a compound; longer words are hashes and tokens."""
 
 _MOST_PIECES = 6
-"""A word of more pieces is a hash or a key; its pieces would tell nothing."""
+"""A word with more pieces is a hash or a key, whose pieces mean nothing."""
 
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f"
     "\u1780-\u17ff\U00020000-\U0003134f]+"
 )
-"""Runs of Chinese, Japanese, Thai, Lao, Burmese and Khmer; and Korean, whose particles cling to the words."""
+"""Runs of Chinese, Japanese, Thai, Lao, Burmese and Khmer, and of Korean, whose particles attach to words."""
 
 _COMPOUNDING = frozenset(
     "der die das und ist nicht mit für von ein eine wird werden auf den dem des im zu wenn het een niet voor och att "
     "som inte ikke til".split()
 )
-"""Words by which German, Dutch and the Scandinavian languages are known."""
+"""Words that identify German, Dutch and the Scandinavian languages."""
 
 STOP_WORDS = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
@@ -59,7 +59,7 @@ STOP_WORDS = frozenset(
 
 
 def parts_of(text: str) -> list[str]:
-    """Return the extra tokens of a text: see the top of this module."""
+    """Return the extra tokens of a text, as described at the top of this module."""
     parts = list(chain.from_iterable(map(_pieces_in, text.split())))
     words = _WORD.findall(text)
     compounding = sum(word in _COMPOUNDING for word in text.lower().split())
@@ -72,9 +72,9 @@ def parts_of(text: str) -> list[str]:
 
 
 def said_parts(text: str, mark: str) -> str:
-    """Return the extra tokens of what was said: the pieces of its words, but not of hashes and keys; and a mark.
+    """Return the extra tokens of speech: the pieces of its words, except hashes and keys, and a mark.
 
-    A function of SQL too, so that a contentless table can be told to forget the very tokens that it was given.
+    This is also an SQL function, so that a contentless table can delete the exact tokens that it was given.
     """
     found = [mark] if mark else []
     if not text.isascii() or re.search(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[a-zA-Z]\d", text):
@@ -90,7 +90,7 @@ def _few_pieces_in(token: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def _pieces_in(token: str) -> tuple[str, ...]:
-    """Return the pieces of the words in what stands between spaces."""
+    """Return the pieces of the words in a text without spaces."""
     return tuple(piece for word in _WORD.findall(token) for piece in (*pieces(word), *last_characters(word)))
 
 
@@ -100,19 +100,19 @@ def pieces(word: str) -> list[str]:
         spaced = _UNSPACED.sub(" ", word).split()
         pairs = [run[start : start + 2] for run in runs for start in range(max(1, len(run) - 1))]
         return [*pairs, *spaced, *(piece for part in spaced for piece in pieces(part))]
-    if word.isalpha() and word[1:].islower():  # what most words are, and nothing to cut
+    if word.isalpha() and word[1:].islower():  # most words, which need no cutting
         return []
     cuts = [0, *(at for at in range(1, len(word)) if _starts_piece(word, at)), len(word)]
     return [word[start:end] for start, end in pairwise(cuts)] if len(cuts) > 2 else []
 
 
 def last_characters(word: str) -> list[str]:
-    """Return the last character of each unspaced run, with which no pair begins: `缓存失效` -> 效. See `asked_word`."""
+    """Return the last character of each unspaced run, which no pair begins with: `缓存失效` -> 效. See `asked_word`."""
     return [] if word.isascii() else [run[-1] for run in _UNSPACED.findall(word) if len(run) > 1]
 
 
 def has_unspaced(text: str) -> bool:
-    """Return whether a text has words of a script that puts no spaces between them."""
+    """Return whether a text has words in a script without spaces."""
     return not text.isascii() and _UNSPACED.search(text) is not None
 
 
@@ -136,26 +136,26 @@ def question_words(text: str) -> list[str]:
 
 
 def prefix_match(text: str) -> str:
-    """Return the FTS5 query for a word that begins so; of several words that holds for the last one.
+    """Return the FTS5 query for a prefix; of several words, the last one is the prefix.
 
-    FTS5 stems the beginning as if it were a word: `pay` to `pai`, with which `payment` does not begin. An `e` behind
-    the `y` is what the stemmer takes away in its stead.
+    FTS5 stems the prefix as if it were a word: `pay` to `pai`, with which `payment` does not begin. An `e` after
+    the `y` makes the stemmer remove that instead.
     """
     begins = f'"{text}"*'
     return f'({begins} OR "{text}e"*)' if text[-1:] in ("y", "Y") else begins
 
 
 def asked_word(word: str) -> str:
-    """Return the FTS5 query for one word, quoted, so that no text is ever syntax.
+    """Return the FTS5 query for one word, quoted, so that text is never taken as syntax.
 
-    A single character of an unspaced script stands for every place where it stands: it begins a pair, or it is the
-    last one of its run and indexed alone.
+    A single character of an unspaced script matches wherever it occurs: it begins a pair, or it is the last one of its
+    run and indexed alone.
     """
     return f'"{word}"*' if is_unspaced_character(word) else f'"{word}"'
 
 
 def is_unspaced_character(word: str) -> bool:
-    """Return whether a word is one character of a script that puts no spaces between words."""
+    """Return whether a word is one character of a script without spaces."""
     return len(word) == 1 and has_unspaced(word)
 
 
@@ -165,30 +165,30 @@ def match_any(words: Sequence[str]) -> str:
 
 
 LARGE_INDEX_CHUNKS = 20_000
-"""Above this many chunks, frequent words are asked only if there is room."""
+"""Above this many chunks, frequent words are searched only if there is room."""
 
 SMALL_INDEX_CHUNKS = 5_000
-"""Up to this many chunks every word that tells anything at all is asked, and FTS5 scores it."""
+"""Up to this many chunks, every word of any use is searched, and FTS5 scores it."""
 
 _COMMON_SHARE = 0.3
 _AFFORDED_SHARE, _AFFORDED_ROWS = 0.06, 15_000
-"""Room for the rows that match a word, as a share of the chunks and at least."""
+"""Room for matching rows, as a share of the chunks and as a minimum."""
 _ALWAYS_ASKED = 2
 
 LARGEST_CHARACTER = "\U0010ffff"
 _LINKS = ("", "s", "es", "n", "en", "er")
-"""What German puts between the words of a compound."""
+"""Letters that German puts between the words of a compound."""
 
 _FEWEST_TYPED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The words to look for and what they weigh.
+    """The words to search for, and their weights.
 
-    `words` are those of the question and what its unknown ones may mean; in a large index the frequent ones are left
-    out. `match` is the FTS5 query for any of them, `tokens` are the terms of each. `idfs` are the inverse document
-    frequencies of the question's own words, those that are not asked among them.
+    `words` are those of the question and the likely meanings of unknown ones, without frequent ones in a large index.
+    `match` is the FTS5 query for any of them, `tokens` are the terms of each. `idfs` are the inverse document
+    frequencies of all words of the question, even those not searched.
     """
 
     words: tuple[str, ...]
@@ -198,14 +198,14 @@ class Terms:
 
 
 class Vocabulary:
-    """The terms of an embedded index; for another kind, a subclass answers the same questions."""
+    """The terms of an embedded index; subclasses cover other kinds."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     @cached_property
     def chunks(self) -> int:
-        """How many chunks the index has; counting a million takes longer than most of a search."""
+        """The number of chunks in the index; counting a million takes longer than most of a search."""
         return int(self._connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
 
     def tokens(self, words: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -213,12 +213,12 @@ class Vocabulary:
         return stemmed(words)
 
     def frequency(self, term: str) -> int:
-        """Return in how many chunks a term stands."""
+        """Return the number of chunks with a term."""
         row = self._connection.execute("SELECT doc FROM chunks_vocabulary WHERE term = ?", (term,)).fetchone()
         return 0 if row is None else int(row[0])
 
     def beginning_with(self, character: str) -> int:
-        """Return in how many chunks a character of an unspaced script stands."""
+        """Return the number of chunks with a character of an unspaced script."""
         sql = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
         return int(self._connection.execute(sql, (match_any([character]),)).fetchone()[0])
 
@@ -229,7 +229,7 @@ class Vocabulary:
 
 
 def terms_of(vocabulary: Vocabulary, text: str) -> Terms:
-    """Look the words of a question up in the vocabulary of an index."""
+    """Look up the words of a question in the vocabulary of an index."""
     words: dict[str, int] = {}
     idfs: dict[str, float] = {}
     seen: set[str] = set()
@@ -249,10 +249,10 @@ def terms_of(vocabulary: Vocabulary, text: str) -> Terms:
 
 
 def _rare_enough(words: Mapping[str, int], chunks: int) -> list[str]:
-    """Return the words without those that stand nearly everywhere, if others remain.
+    """Return the words without those that occur nearly everywhere, if others remain.
 
-    Above half of all chunks FTS5's inverse document frequency is 0, so that a word only costs time; in an index that
-    is not small (in which that time can be felt) this begins where the frequency still tells a little.
+    In more than half of all chunks, a word has an inverse document frequency of 0 in FTS5 and only costs time. In an
+    index that is not small, where that time is noticeable, the limit is lower.
     """
     most = chunks * (_COMMON_SHARE if chunks > SMALL_INDEX_CHUNKS else 0.5)
     telling = [word for word, count in words.items() if count <= most]
@@ -260,10 +260,10 @@ def _rare_enough(words: Mapping[str, int], chunks: int) -> list[str]:
 
 
 def _affordable(words: Mapping[str, int], chunks: int) -> list[str]:
-    """Return the rarest words, as long as the chunks that they stand in are few; the two rarest always.
+    """Return the rarest words while their chunks are few in total, and always the two rarest.
 
-    FTS5 costs two microseconds a matching row, so that one frequent word among a million chunks costs more than all
-    else. But what it tells counts: of 93,000 chunks, .06 alone took .047 off nDCG@10, and saved half of 39 ms.
+    FTS5 takes two microseconds per matching row, so one frequent word among a million chunks costs more than all else.
+    But such words matter: of 93,000 chunks, .06 alone took .047 off nDCG@10, and saved half of 39 ms.
     """
     room = max(chunks * _AFFORDED_SHARE, _AFFORDED_ROWS)
     chosen: list[str] = []
@@ -276,19 +276,19 @@ def _affordable(words: Mapping[str, int], chunks: int) -> list[str]:
 
 
 def inverse_frequency(chunks: int, matching: int) -> float:
-    """Return FTS5's inverse document frequency, and ln(chunks + 1) for a term that stands nowhere."""
+    """Return FTS5's inverse document frequency, or ln(chunks + 1) for an unknown term."""
     if not matching:
         return math.log(chunks + 1)
     return max(math.log(max(chunks - matching + 0.5, 0.5) / (matching + 0.5)), 1e-6)
 
 
 _idle: list[sqlite3.Connection] = []
-"""Tables that nobody holds: to make one takes ten times as long as to use it."""
+"""Unused tables: making one takes ten times as long as using it."""
 
 
 @contextmanager
 def documents(rows: Iterable[Document]) -> Iterator[sqlite3.Connection]:
-    """Hold an FTS5 in memory with these documents in `docs`, and their terms in `instances`."""
+    """Provide an FTS5 table in memory with these documents in `docs`, and their terms in `instances`."""
     connection = _idle.pop() if _idle else _no_documents()
     connection.execute("BEGIN")
     try:
@@ -310,7 +310,7 @@ def _no_documents() -> sqlite3.Connection:
 
 
 def terms_in(texts: Sequence[str]) -> list[list[str]]:
-    """Return the terms of each text, in their order."""
+    """Return the terms of each text, in order."""
     found: list[list[str]] = [[] for _ in texts]
     with documents((at, (text, "", "")) for at, text in enumerate(texts)) as held:
         for at, term in held.execute("SELECT doc, term FROM instances ORDER BY doc, offset"):
@@ -319,17 +319,17 @@ def terms_in(texts: Sequence[str]) -> list[list[str]]:
 
 
 def stemmed(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return each word with its terms (one, but for letters that Python knows and FTS5 does not); not those without."""
+    """Return each word that has terms with them (one, except for letters that FTS5 does not know)."""
     return [(word, terms) for word, terms in zip(words, terms_in(words), strict=True) if terms]
 
 
 def is_guessed(term: str) -> bool:
-    """Return whether a term that stands nowhere may be a misspelling, or a compound of terms that do."""
+    """Return whether an unknown term may be a misspelling, or a compound of known terms."""
     return len(term) >= _FEWEST_TYPED and term.isalpha()
 
 
 def _meant(vocabulary: Vocabulary, word: str, term: str) -> list[str]:
-    """Return what an unknown word may mean: a term spelt nearly so, else the parts of a compound."""
+    """Return the likely meanings of an unknown word: a similar term, else the parts of a compound."""
     if not is_guessed(term):
         return []
     near = nearest(term, vocabulary.near(term))
@@ -343,7 +343,7 @@ def _meant(vocabulary: Vocabulary, word: str, term: str) -> list[str]:
 
 
 def nearest(term: str, vocabulary: Iterable[str], *, most: int = 3) -> list[str]:
-    """Return the terms at the smallest edit distance from a mistyped one: 1 at most, 2 from eight letters on.
+    """Return the terms at the smallest edit distance from a mistyped one: at most 1, or 2 from eight letters on.
 
     The distance is optimal string alignment: insert, delete, replace, swap neighbours.
     """
@@ -357,7 +357,7 @@ def nearest(term: str, vocabulary: Iterable[str], *, most: int = 3) -> list[str]
 
 
 def compound_parts(word: str, is_known: Callable[[str], bool]) -> list[str]:
-    """Return the two known words that an unknown compound is made of, longest tail first; nothing if there are none."""
+    """Return the two known words that form an unknown compound, longest tail first, or nothing."""
     for start in range(_FEWEST_TYPED, len(word) - _FEWEST_TYPED + 1):
         head, tail = word[:start], word[start:]
         if not is_known(tail):

@@ -401,7 +401,7 @@ def test_what_is_no_vector_is_not_written_and_not_searched_with(team, index, mod
     before = team.unit_ids()
     bad = struct.pack("<384f", *[float("nan")] * 384)
     index.connection.execute("UPDATE vectors SET embedding = ?", (bad,))
-    with pytest.raises(IndexUnavailable, match="not a row of numbers"):
+    with pytest.raises(IndexUnavailable, match="not a list of numbers"):
         publish(index, team_database, "team", rebuild=True)
     assert team.unit_ids() == before and team.search_vectors(model.embed_query("pool"), 5, Filter())
 

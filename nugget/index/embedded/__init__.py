@@ -1,6 +1,6 @@
 """The embedded index: one SQLite file, disposable, with units, chunks, relations, full text and vectors.
 
-`Index` is how everything above reads it. Sync alone writes it, through `units` within `write_transaction`.
+Everything above reads it through `Index`. Only sync writes it, through `units` within `write_transaction`.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
 _MOST_KNOWN = 32
-"""Most lengths of documents, and masks of what filters admit, that a thread keeps of one state."""
+"""The most document lengths and filter masks that a thread keeps for one state."""
 
 
 class Index(IndexReader):
-    """An index file, opened for reading. Thread-safe: each thread has a connection of its own.
+    """An index file, opened for reading; thread-safe, since each thread has its own connection.
 
     Raises Unusable if the file must be rebuilt first.
     """
 
-    other_model = "no_vectors"  # a sync gives this index the vectors of the client's model
+    other_model = "no_vectors"  # sync gives this index vectors of the client's model
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -76,7 +76,7 @@ class Index(IndexReader):
 
     @property
     def vector_search(self) -> str:
-        """How this thread measures vectors: by `sqlite-vec` or, where that does not load, by `numpy`."""
+        """The library that compares vectors in this thread: `sqlite-vec`, or `numpy` where that does not load."""
         _ = self.connection
         return str(self._local.vector_search)
 
@@ -113,7 +113,7 @@ class Index(IndexReader):
         return self.meta("embedding_model") or None
 
     def model_problem(self, model: str | None = None) -> str | None:
-        """Return why the last sync could not have the configured model (or this one); None if it could."""
+        """Return why the last sync could not load the configured model (or this one), or None."""
         noted = self.meta("model_problem")
         problem = json.loads(noted) if noted else {}
         return None if model not in (None, problem.get("model")) else problem.get("reason")
@@ -123,7 +123,7 @@ class Index(IndexReader):
         return stored.meta(self.connection, key)
 
     def counts(self) -> dict[str, int]:
-        """Return rows of each kind: units, chunks, vectors, relationships, files."""
+        """Return the number of units, chunks, vectors, relationships and files."""
         names = ("units", "chunks", "vectors", "relationships", "files")
         return {name: self.connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
@@ -135,7 +135,7 @@ class Index(IndexReader):
         self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
     ) -> Lists:
         """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
-        # One after the other: in threads beside each other they wait longer for the interpreter than they gain.
+        # One after the other: in parallel threads they would lose more to the interpreter lock than they gain.
         texts = self.search_text("chunks", terms, depth, filter_)
         wholes = self.search_text("units", terms, depth, filter_)
         of_period = self.search_text("units", terms, k, within) if within else []
@@ -144,16 +144,16 @@ class Index(IndexReader):
         return Lists(texts, wholes, of_period, nearest, unit_of)
 
     def search_text(self, kind: str, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """Return the k best for any of these terms of the `chunks`, or of the `units` read as a whole.
+        """Return the k best matches for any of these terms, among the `chunks` or the whole `units`.
 
-        As (key, BM25 score); higher is better.
+        Each is (key, BM25 score); higher is better.
         """
         if not terms.match:
             return []
         if self._has_numpy and (alone := _terms_alone(terms)):
             return _best(self._postings(kind, alone), k, self._documents(kind), self._admitted(filter_, kind))
         table, (allowed_sql, parameters) = f"{kind}_fts", _allowed(filter_, kind)
-        where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # the plus: match first, not row by row
+        where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # `+` makes SQLite match first, not row by row
         return self.connection.execute(
             # `ORDER BY rank` takes twice as long.
             f"SELECT rowid, -bm25({table}, {BM25_WEIGHTS}) AS score FROM {table} WHERE {table} MATCH ? {where} "
@@ -163,19 +163,19 @@ class Index(IndexReader):
 
     @property
     def _has_numpy(self) -> bool:
-        """Whether numpy answers sooner than SQLite alone: in a small index never, and not if it must be imported."""
+        """Whether numpy is faster than SQLite alone: never for a small index, or if it is not imported yet."""
         return self.chunk_count > SMALL_INDEX_CHUNKS and "numpy" in sys.modules
 
     def _postings(self, kind: str, terms: Sequence[str]) -> Any:
-        """Return the documents of each term, term by term: keys, weighted frequencies in halves, numbers of the terms.
+        """Return the documents of each term in turn: keys, weighted frequencies in halves, term numbers.
 
-        FTS5 says where each term stands. Within `reading` the last ones of each kind are kept.
+        FTS5 says where each term occurs. Within `reading` the latest ones of each kind are kept.
         """
         import numpy as np
 
         kept = self._once("postings", dict)
         if kept.get(kind, ((),))[0] != terms:
-            # One text, for a row of each place takes twice as long.
+            # One text, since a row for each place takes twice as long.
             sql = f"SELECT group_concat(doc * 8 + {HALVES}) FROM {kind}_places WHERE term = ?"
             runs = (self.connection.execute(sql, (term,)).fetchone()[0] or "" for term in terms)
             places = np.concatenate([np.fromstring(run, np.int64, sep=",") + (at << 40) for at, run in enumerate(runs)])
@@ -188,7 +188,7 @@ class Index(IndexReader):
         return self._once(kind, lambda: stored.read_documents(self.connection, kind))
 
     def _admitted(self, filter_: Filter, kind: str) -> Any:
-        """Return by key whether a filter admits each chunk or unit; None if it admits all."""
+        """Return an array that says for each key whether it passes a filter, or None if all do."""
         import numpy as np
 
         sql, parameters = _allowed(filter_, "units")
@@ -206,7 +206,7 @@ class Index(IndexReader):
         return units if kind == "units" else self._once((filter_, kind), lambda: units[self._documents("chunks")[1]])
 
     def _once(self, name: object, read: Callable[[], Any]) -> Any:
-        """Return what is read; within `reading` only once, until something is written."""
+        """Return the result of `read`, which is kept within `reading` until something is written."""
         is_same = self.connection.in_transaction and self._local.state[1] == self.connection.total_changes
         known = self._local.known if is_same else {}
         if name not in known:
@@ -216,7 +216,7 @@ class Index(IndexReader):
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k chunks with the highest cosine to a normalised vector, as (chunk key, cosine)."""
         near = self._signs.near(self.connection, vector, k, self._admitted(filter_, "chunks"))
-        # Of all its measures L2 is the one that spares sqlite-vec two norms a row.
+        # L2 is sqlite-vec's only measure that does not compute two norms per row.
         sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
         best = sorted(select_in(self.connection, sql, near, (vector.tobytes(),)))[:k]
         return [(key, vectors.cosine(distance)) for distance, key in best]
@@ -235,7 +235,7 @@ class Index(IndexReader):
 
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
         """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
-        sql = (  # beside min(), SQLite takes `key` from the row that is least
+        sql = (  # with min(), SQLite takes `key` from the smallest row
             "SELECT unit_key, key, min(vec_distance_L2(embedding, ?)) FROM chunks CROSS JOIN vectors "
             "ON chunk_key = key WHERE unit_key IN (SELECT value FROM json_each(?)) GROUP BY unit_key"
         )
@@ -256,7 +256,7 @@ class Index(IndexReader):
         if self._has_numpy and (alone := _terms_alone(terms)):
             keys, _, term_of = self._postings("chunks", alone)
             return [terms.words[at] for at in sorted(set(term_of[self._documents("chunks")[1][keys] == unit_key]))]
-        between = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # those of a unit follow each other
+        between = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # a unit's chunks have consecutive keys
         keys = self.connection.execute(between, (unit_key,)).fetchone()
         sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
         return [word for word in terms.words if self.connection.execute(sql, (match_any([word]), *keys)).fetchone()]
@@ -340,14 +340,14 @@ class Index(IndexReader):
 
 
 def _allowed(filter_: Filter, kind: str) -> tuple[str, list[object]]:
-    """Return a SELECT of the keys of the chunks or units that a filter admits, and its parameters; no text for all."""
+    """Return a SELECT of the keys of the chunks or units that pass a filter, with parameters; empty for all."""
     conditions, parameters = conditions_of(filter_)
     tables = "units u CROSS JOIN chunks c ON c.unit_key = u.key" if kind == "chunks" else "units u"
     return f"SELECT {kind[0]}.key FROM {tables} WHERE {conditions}" if conditions else "", parameters
 
 
 def read_home(home: Path) -> Index:
-    """Open the machine's index for reading. Raises Unusable if nothing has been synced into it yet."""
+    """Open the machine's index for reading. Raises Unusable if nothing was synced into it yet."""
     return Index(home_index_file(home))
 
 
@@ -361,16 +361,16 @@ def read_memory(home: Path, identity: str) -> Index:
 
 
 def _terms_alone(terms: Terms) -> list[str]:
-    """Return the terms of FTS5 for which a search looks, if for them alone: no phrase, and nothing that begins so."""
+    """Return the FTS5 terms of a search if it consists of terms only, without phrases or prefixes."""
     found = [terms.tokens[word] for word in terms.words]
     is_plain = terms.match == match_any(terms.words) and not any(map(is_unspaced_character, terms.words))
     return [its[0] for its in found] if is_plain and all(len(its) == 1 for its in found) else []
 
 
 def _best(postings: tuple[Any, Any, Any], k: int, read: tuple[Any, ...], admitted: Any) -> list[tuple[int, float]]:
-    """Return the k best documents as (key, score), with the scores of FTS5's BM25 in a third of its time.
+    """Return the k best documents as (key, score), with FTS5's BM25 scores in a third of its time.
 
-    `read` is what `read_documents` gave, `admitted` says by key which may be found, None for all.
+    `read` is the result of `read_documents`; `admitted` says by key which may be found, None for all.
     """
     import numpy as np
 

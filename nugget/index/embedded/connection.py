@@ -1,7 +1,7 @@
-"""Open index files: pragmas, schema, the sqlite-vec extension, and which file holds what.
+"""Open index files: paths, pragmas, schema, and the sqlite-vec extension.
 
-A brain's index lies beside it; the machine's and those of memory lie in `$NUGGET_HOME`. All are derived: one that is
-missing, damaged or of another version is replaced by an empty one, and the next sync fills it.
+A brain's index lies beside it; the machine's and those of memory lie in `$NUGGET_HOME`. All are derived: a missing or
+damaged one, or one of another version, is replaced by an empty one, which the next sync fills.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nugget.index.fulltext import said_parts
 from nugget.infra import files
 
 SCHEMA_VERSION = "10"
-"""Another version in a file means: rebuild it; so every change of an .sql file here needs another one.
+"""A file with another version is rebuilt, so every change of an .sql file here needs a new version.
 
 There are no migrations, because nothing lives only in the index.
 """
@@ -34,20 +34,20 @@ OTHER_VERSION = "the index was made by another version of Nugget"
 _BUSY_TIMEOUT_S = 15
 _MMAP_BYTES = 1 << 31
 _PAGE_BYTES = 1 << 13
-"""Of which five vectors fill one; of the usual 4096 bytes two leave a quarter empty."""
+"""Five vectors fill such a page; two leave a quarter of the usual 4096 bytes empty."""
 _HOME_SCHEMAS = ("provenance.sql", "events.sql")
 
 
 class Unusable(IndexUnavailable):
-    """The index file is missing, corrupt, foreign or of another schema; the message says which. Rebuild it."""
+    """The index file must be rebuilt: it is missing, corrupt, foreign or has another schema."""
 
 
 def connect(file: Path | str) -> sqlite3.Connection:
     """Open (or create) a database with Nugget's pragmas; autocommit, usable from any one thread at a time."""
     _register_everywhere()
     if str(file) != ":memory:":
-        with suppress(OSError):  # SQLite says it better
-            files.private_file(file)  # SQLite gives what it puts beside a database the permissions that this has
+        with suppress(OSError):  # SQLite gives a better error
+            files.private_file(file)  # SQLite gives the files beside a database its permissions
     connection = sqlite3.connect(str(file), timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
     connection.create_function("said_parts", 2, said_parts, deterministic=True)
@@ -55,11 +55,11 @@ def connect(file: Path | str) -> sqlite3.Connection:
 
 
 def create(file: Path | str, *, schemas: Sequence[str] = ()) -> sqlite3.Connection:
-    """Create an empty index at a path where nothing is yet; `schemas` are files of SQL beside the common one."""
+    """Create an empty index at an unused path; `schemas` are SQL files in addition to the common one."""
     connection = connect(file)
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     tables = "".join(Path(__file__).with_name(name).read_text("utf-8") for name in ("schema.sql", *schemas))
-    connection.executescript(f"BEGIN;\n{tables}")  # one transaction, for the disk is waited for once in each
+    connection.executescript(f"BEGIN;\n{tables}")  # one transaction, since each waits for the disk once
     connection.execute(
         "INSERT INTO meta VALUES ('schema_version', ?), ('made', ?)", (SCHEMA_VERSION, secrets.token_hex(8))
     )
@@ -68,18 +68,18 @@ def create(file: Path | str, *, schemas: Sequence[str] = ()) -> sqlite3.Connecti
 
 
 def remove_database(file: Path) -> None:
-    """Delete a database with what SQLite keeps beside it."""
+    """Delete a database and the files that SQLite keeps beside it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Return whether SQLite found a database damaged, rather than locked or full. Text that is not UTF-8 is damage."""
+    """Return whether an error means that a database is damaged (also by text that is not UTF-8), not locked or full."""
     return not isinstance(error, sqlite3.OperationalError) or "decode to UTF-8" in str(error)
 
 
 def find_damage(file: Path) -> str | None:
-    """Return the first damage in a database, of its pages or of the texts in it; None if it is whole."""
+    """Return the first damage in a database's pages or texts, or None."""
     try:
         with closing(connect(file)) as connection:
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
@@ -123,19 +123,19 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # a full disk or a broken page has SQLite roll back by itself
+        if connection.in_transaction:  # on a full disk or a broken page SQLite rolls back by itself
             connection.execute("ROLLBACK")
         raise
 
 
 def load_sqlite_vec(connection: sqlite3.Connection) -> bool:
-    """Make sqlite-vec's functions available on this connection; return False if this Python cannot.
+    """Make sqlite-vec's functions available on this connection; return False if Python cannot.
 
-    Either the extension is loaded, if Python was built to allow that, or `connect` has registered the library as an
+    Either the extension is loaded, if Python was built to allow that, or `connect` registered the library as an
     auto-extension of the SQLite that Python is linked with.
     """
     library = _vec_library()
-    with suppress(Exception):  # of whichever SQLite module made the connection
+    with suppress(Exception):  # from whichever SQLite module made the connection
         if library is not None and hasattr(connection, "enable_load_extension"):
             connection.enable_load_extension(True)
             connection.load_extension(str(library.with_suffix("")))
@@ -163,7 +163,7 @@ def _register_everywhere() -> bool:
     try:
         import _sqlite3
 
-        sqlite = ctypes.CDLL(_sqlite3.__file__)  # symbols of the libsqlite3 that it is linked with are found too
+        sqlite = ctypes.CDLL(_sqlite3.__file__)  # also finds symbols of the libsqlite3 that it is linked with
         vec = ctypes.CDLL(str(library))
         return bool(sqlite.sqlite3_auto_extension(ctypes.cast(vec.sqlite3_vec_init, ctypes.c_void_p)) == 0)
     except (OSError, AttributeError, ImportError):
@@ -171,7 +171,7 @@ def _register_everywhere() -> bool:
 
 
 def index_folder(brain: Path, environment: Environment) -> Path:
-    """Return where a brain's index lives: `<brain>/.nugget`, or under `$NUGGET_HOME` if the brain is read-only."""
+    """Return the folder of a brain's index: `<brain>/.nugget`, or one in `$NUGGET_HOME` if the brain is read-only."""
     folder = brain / ".nugget"
     try:
         files.private_folder(folder)
@@ -186,26 +186,26 @@ def index_folder(brain: Path, environment: Environment) -> Path:
 
 
 def home_index_file(home: Path) -> Path:
-    """Return where the machine's index lies, for `home` = `$NUGGET_HOME`."""
+    """Return the path of the machine's index, for `home` = `$NUGGET_HOME`."""
     return home / "index.db"
 
 
 def open_home(home: Path) -> sqlite3.Connection:
-    """Open the machine's index for reading and writing; create it if there is none that can be used.
+    """Open the machine's index for reading and writing; create it if it is missing or unusable.
 
-    It holds what belongs to no single brain: provenance, sessions, shell logs, canon and channels. It is derived like
-    the others. Raises IndexUnavailable if it can neither be opened nor created.
+    It holds sources that do not belong to one brain: provenance, sessions, shell logs, canon and channels. Raises
+    IndexUnavailable if it can be neither opened nor created.
     """
     return _open_or_create(home_index_file(home), schemas=_HOME_SCHEMAS)
 
 
 def empty_home() -> sqlite3.Connection:
-    """Return an empty machine's index in memory."""
+    """Return an empty index of the machine, in memory."""
     return create(":memory:", schemas=_HOME_SCHEMAS)
 
 
 def open_read_only(home: Path) -> sqlite3.Connection | None:
-    """Return the machine's index, without waiting for any lock; None if there is none of this version."""
+    """Return the machine's index without waiting for locks, or None if there is none of this version."""
     with suppress(sqlite3.Error):
         connection = sqlite3.connect(f"{home_index_file(home).as_uri()}?mode=ro", uri=True, timeout=0.1)
         with suppress(sqlite3.Error):
@@ -216,13 +216,13 @@ def open_read_only(home: Path) -> sqlite3.Connection | None:
 
 
 def memory_index_file(home: Path, identity: str) -> Path:
-    """Return where the index of an identity's memory lies: a file of its own, which no query of another one reaches."""
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]  # Zealot and zealot are two, on any file system
+    """Return the path of the index of an identity's memory, which no other identity's query can reach."""
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]  # Zealot and zealot differ, on any file system
     return home / "memory-indexes" / f"{identity}-{digest}.db"
 
 
 def open_memory(home: Path, identity: str) -> sqlite3.Connection:
-    """Open the index of an identity's memory for reading and writing; create it if there is none that can be used."""
+    """Open the index of an identity's memory for reading and writing; create it if it is missing or unusable."""
     connection = _open_or_create(memory_index_file(home, identity))
     if meta(connection, "identity") is None:
         connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (identity,))
@@ -259,9 +259,9 @@ def _open_or_create(file: Path, *, schemas: Sequence[str] = ()) -> sqlite3.Conne
 
 
 def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:
-    """Copy the sessions whose files are gone from an older index: all else is read again from files.
+    """Copy the sessions whose files are gone from an older index; everything else is read again from files.
 
-    Incidents and notes are derived again. An index that cannot be read has nothing to give.
+    Incidents and notes are derived again. An index that cannot be read is ignored.
     """
     with suppress(sqlite3.Error):
         connection.execute("ATTACH ? AS old", (str(old),))
@@ -273,7 +273,7 @@ def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:
                     [row[1] for row in connection.execute(f"PRAGMA {schema}.table_info({table})")]
                     for schema in ("main", "old")
                 )
-                names = ", ".join(name for name in own if name in theirs and name != "file")  # files have other numbers
+                names = ", ".join(name for name in own if name in theirs and name != "file")  # file numbers differ
                 which = "key" if table == "log_sessions" else "id >> 34"
                 connection.execute(
                     f"INSERT INTO main.{table} ({names}) SELECT {names} FROM old.{table} WHERE {which} IN ({keys})"
@@ -281,5 +281,5 @@ def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:
             for table in READ_TABLES:
                 index_rows(connection, table, 0, 1 << 62)
             connection.execute("UPDATE log_sessions SET gone = 1, derived = 0, generation = 1, unit_generation = 0")
-            if keys:  # by which rules they were redacted is not known
+            if keys:  # the rules that redacted them are unknown
                 connection.execute("UPDATE meta SET value = 'unknown' WHERE key = 'events_rules'")

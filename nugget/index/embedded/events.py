@@ -1,7 +1,7 @@
-"""The rows of events.sql: sessions, what happened in them, and which files were read.
+"""The rows of events.sql: sessions, their events, and the files that were read.
 
-A row's id holds its session's key, its number in the session and its table, so that ids order rows by when they were
-read, a session is one range of ids, and an id alone says where the row stands.
+A row's id holds its session's key, its number in the session and its table. So ids sort in the order of reading, a
+session is one range of ids, and an id alone locates a row.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from nugget.models.sessions import Speaker, SpeechOrigin
 
 _SESSION_BITS, _TABLE_BITS = 34, 3
 TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")
-"""Position in this tuple = the lowest bits of an id."""
+"""The position in this tuple is in the lowest bits of an id."""
 READ_TABLES = TABLES[:4]
-"""Tables of what was read; the others are derived from these."""
+"""The tables of what was read; the others are derived from them."""
 _POSITIONS = {table: position for position, table in enumerate(TABLES)}
 
 _COLUMNS = {
@@ -38,9 +38,9 @@ _WRITTEN = _COLUMNS | {
     "pane_output": f"{_COLUMNS['pane_output']}, number",
 }
 MARKS = {SourceName.SHELL: "zqnuggetsourceshell", SourceName.BRIDGE: "zqnuggetsourcebridge"}
-"""Stand in the `parts` of every row that is searched of a small source, to find it among a million of sessions."""
+"""Words in the `parts` of every searched row of a small source, to find it among millions of rows of sessions."""
 MORE = ".more"
-"""In the kind of a row that goes on with what the row before it says."""
+"""The suffix in the kind of a row that continues the text of the previous row."""
 _SHELL, _BRIDGE = (f"'{MARKS[source]}'" for source in (SourceName.SHELL, SourceName.BRIDGE))
 _SAID = {
     "events": f"CASE kind WHEN 'message' THEN {_BRIDGE} WHEN 'command.start' THEN {_SHELL} ELSE '' END",
@@ -58,7 +58,7 @@ _ASKED = {
     "working_notes": ("text", "1"),
     "incidents": ("text || ' ' || coalesce(json_extract(details, '$.words'), '')", "1"),
 }
-"""The text and the rows of each table that evidence_fts holds. Of a command that is not what it writes into a file."""
+"""The text and rows of each table in evidence_fts; for a command, only its first line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class LogSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadState:
-    """A file that was read: a row of read_files. `key` is 0 for a file that has none yet."""
+    """A file that was read: a row of read_files. `key` is 0 if the file has no key yet."""
 
     key: int = 0
     path: str
@@ -98,7 +98,7 @@ _STATE_COLUMNS = ", ".join(ReadState.__slots__)
 
 @dataclass(slots=True)
 class Ids:
-    """Count the ids of the rows of one session."""
+    """A counter of the row ids of one session."""
 
     key: int
     number: int
@@ -128,12 +128,12 @@ def session_key_of(row_id: int) -> int:
 
 
 def id_range(key: int) -> tuple[int, int]:
-    """Return the ids of a session: the first, and the one behind the last."""
+    """Return the range of a session's ids: the first, and one past the last."""
     return key << _SESSION_BITS, (key + 1) << _SESSION_BITS
 
 
 def find_log_session(connection: sqlite3.Connection, session_id: str, source: str | None = None) -> LogSession | None:
-    """Return a session by id; of a shell's and an agent's with the same id, the shell's."""
+    """Return a session by id; if a shell and an agent share it, the shell's."""
     of_source = "(source = :source OR (:source IS NULL AND source != 'bridge'))"
     where = f"id = :id AND {of_source} ORDER BY source DESC LIMIT 1"
     return next(_sessions(connection, where, id=session_id, source=source), None)
@@ -145,7 +145,7 @@ def log_session(connection: sqlite3.Connection, key: int) -> LogSession | None:
 
 
 def log_sessions(connection: sqlite3.Connection, *, workspace: str | None = None, limit: int = -1) -> list[LogSession]:
-    """Return the sessions of shells and agents that were read, the latest first."""
+    """Return the sessions of shells and agents that were read, latest first."""
     where = (
         "(:workspace IS NULL OR workspace = :workspace) AND source != 'bridge' "
         "ORDER BY ended_ms DESC NULLS LAST, key DESC LIMIT :limit"
@@ -154,7 +154,7 @@ def log_sessions(connection: sqlite3.Connection, *, workspace: str | None = None
 
 
 def underived_sessions(connection: sqlite3.Connection) -> list[int]:
-    """Return the keys of the sessions with rows that incidents and notes have not been derived from."""
+    """Return the keys of the sessions whose new rows still lack incidents and notes."""
     rows = connection.execute("SELECT key FROM log_sessions WHERE derived < last_number AND source != 'bridge'")
     return [row[0] for row in rows]
 
@@ -166,7 +166,7 @@ def _sessions(connection: sqlite3.Connection, where: str, **values: object) -> I
 
 
 def claim_session(connection: sqlite3.Connection, *, source: str, session_id: str, path: str) -> LogSession:
-    """Return the row of a session that is there to be read; make it if there is none, reset one that was gone."""
+    """Return the row of a session to be read; create it if it is missing, reset it if it was gone."""
     known = find_log_session(connection, session_id, source)
     if known is not None and known.gone and source != SourceName.BRIDGE:
         reset_session(connection, known.key)
@@ -181,7 +181,7 @@ def claim_session(connection: sqlite3.Connection, *, source: str, session_id: st
 
 
 def put_session(connection: sqlite3.Connection, ids: Ids, **values: Any) -> None:
-    """Change what is known of a session, and raise its generation. `None` leaves a value as it is."""
+    """Update the columns of a session, except those given as None, and raise its generation."""
     known = {name: value for name, value in values.items() if value is not None}
     columns = "".join(f"{name} = ?, " for name in known)
     connection.execute(
@@ -200,12 +200,12 @@ def put_rows(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence
 
 
 def index_rows(connection: sqlite3.Connection, table: str, first: int, last: int) -> None:
-    """Make rows searchable that have been written, from one id to another."""
+    """Make written rows searchable, from one id to another."""
     _put_words(connection, table, "id BETWEEN ? AND ?", (first, last))
 
 
 def remove_rows(connection: sqlite3.Connection, table: str, first: int, end: int, *, where: str = "1") -> int:
-    """Take out the rows with ids from `first` to before `end`; return how many. `where` is SQL of ours."""
+    """Remove the rows with `first` <= id < `end`; return how many. `where` is trusted SQL."""
     tests, bounds = f"{where} AND id >= ? AND id < ?", (first, end)
     _put_words(connection, table, tests, bounds, command="'delete', ")
     return connection.execute(f"DELETE FROM {table} WHERE {tests}", bounds).rowcount
@@ -214,7 +214,7 @@ def remove_rows(connection: sqlite3.Connection, table: str, first: int, end: int
 def _put_words(
     connection: sqlite3.Connection, table: str, tests: str, bounds: tuple[int, int], *, command: str = ""
 ) -> None:
-    """Write rows into the full-text tables, or take them out, for which these need the very texts that they hold."""
+    """Write rows to the full-text tables, or remove them, for which FTS5 needs the same texts again."""
     text, where = _ASKED[table]
     evidence, events = ("evidence_fts, ", "events_fts, ") if command else ("", "")
     connection.execute(
@@ -234,7 +234,7 @@ def _put_words(
 
 
 def remove_session_rows(connection: sqlite3.Connection, key: int, *, where: str = "1") -> None:
-    """Take out everything that a session has, but for the session's own row; with `where`, only of its events."""
+    """Remove all rows of a session except its own; with `where`, only some of its events."""
     for table in TABLES if where == "1" else TABLES[:1]:
         remove_rows(connection, table, *id_range(key), where=where)
 
@@ -249,14 +249,14 @@ def reset_session(connection: sqlite3.Connection, key: int) -> None:
 
 
 def forget_session(connection: sqlite3.Connection, key: int) -> None:
-    """Remove all rows of a session, those that incidents and notes became units of too."""
+    """Remove all rows of a session, and the units of its incidents and notes."""
     remove_session_rows(connection, key)
     for table, column in (("read_files", "session"), ("log_sessions", "key")):
         connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (key,))
 
 
 def remove_messages(connection: sqlite3.Connection, file: int) -> None:
-    """Take out the messages that were read from a file, of all channels."""
+    """Remove the messages that were read from a file, in all channels."""
     sql = "SELECT DISTINCT id >> 34 FROM events WHERE file = ? AND kind = 'message'"
     for (channel,) in connection.execute(sql, (file,)).fetchall():
         remove_session_rows(connection, channel, where=f"file = {int(file)}")
@@ -272,13 +272,13 @@ def remove_everything(connection: sqlite3.Connection) -> None:
 
 
 def whole_rows(connection: sqlite3.Connection, table: str, key: int) -> list[tuple[Any, ...]]:
-    """Return the rows of a session with all their columns, as `put_rows` takes them."""
+    """Return the rows of a session with all columns, as `put_rows` takes them."""
     sql = f"SELECT {_WRITTEN[table]} FROM {table} WHERE id >= ? AND id < ? ORDER BY id"
     return connection.execute(sql, id_range(key)).fetchall()
 
 
 def row_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
-    """Return how many rows of each table a session has."""
+    """Return the number of a session's rows in each table."""
     return {
         table: connection.execute(f"SELECT count(*) FROM {table} WHERE id >= ? AND id < ?", id_range(key)).fetchone()[0]
         for table in TABLES
@@ -286,7 +286,7 @@ def row_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
 
 
 def session_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
-    """Return how many commands, incidents and open incidents a session has."""
+    """Return the numbers of a session's commands, incidents and open incidents."""
     row = connection.execute(
         "SELECT (SELECT count(*) FROM events WHERE kind = 'command.start' AND id >= ?1 AND id < ?2), count(*), "
         "count(*) - count(fixed_by) FROM incidents WHERE id >= ?1 AND id < ?2",
@@ -302,13 +302,13 @@ def first_prompt(connection: sqlite3.Connection, key: int) -> str:
 
 
 def speech_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> dict[int, tuple[Speaker, SpeechOrigin]]:
-    """Return who speaks in each row, and how it came into the session; for derived rows, those of their source."""
+    """Return the speaker and origin of each row; for derived rows, those of their source."""
     by_table = ids_by_table(row_ids)
     found = dict.fromkeys(by_table.pop("pane_output", ()), (Speaker.TOOL, SpeechOrigin.TOOL_RESULT))
     found |= dict.fromkeys(by_table.pop("command_inputs", ()), (Speaker.USER, SpeechOrigin.TYPED))
     found |= dict.fromkeys(by_table.pop("file_edits", ()), (Speaker.AGENT, SpeechOrigin.WRITTEN))
     said = select_in(connection, "SELECT id, speaker, origin FROM events WHERE id IN", by_table.pop("events", []))
-    for row_id, speaker, origin in said:  # those of a shell have neither
+    for row_id, speaker, origin in said:  # rows of a shell have neither
         found[row_id] = (Speaker(speaker or Speaker.USER), SpeechOrigin(origin or SpeechOrigin.TYPED))
     for table, own in by_table.items():
         column = "about" if table == "working_notes" else "last_event"
@@ -323,9 +323,9 @@ def rows_in(
     connection: sqlite3.Connection, table: str, first: int, end: int, *, where: str = "1", limit: int = -1,
     newest: bool = False,
 ) -> list[tuple[Any, ...]]:  # fmt: skip
-    """Return rows with ids from `first` to before `end`, in order; with `newest`, the last `limit` of them.
+    """Return the rows with `first` <= id < `end`, in order; with `newest`, the last `limit` of them.
 
-    `where` is SQL of ours, never a text from outside.
+    `where` is trusted SQL, never text from outside.
     """
     rows = connection.execute(
         f"SELECT {_COLUMNS[table]} FROM {table} WHERE id >= ? AND id < ? AND {where} "
@@ -336,7 +336,7 @@ def rows_in(
 
 
 def rows_by_id(connection: sqlite3.Connection, table: str, row_ids: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return the rows of these ids, in the order of the ids; those that are gone are left out."""
+    """Return the rows with these ids, in their order, without those that are gone."""
     sql = f"SELECT {_COLUMNS[table]} FROM {table} WHERE id IN"
     return sorted(select_in(connection, sql, sorted(set(row_ids))))
 
@@ -344,7 +344,7 @@ def rows_by_id(connection: sqlite3.Connection, table: str, row_ids: Iterable[int
 def matching_ids(
     connection: sqlite3.Connection, words: Sequence[str], *, key: int | None = None, limit: int
 ) -> dict[str, list[int]]:
-    """Return the rows by word that stands in them: the newest `limit` of each kind, in one session or in all."""
+    """Return for each word the rows that contain it: the newest `limit` of each kind, in one session or all."""
     first, end = id_range(key) if key is not None else (0, 1 << 62)
     tests = "rowid >= ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
     said = "(rowid & 7 != 0 OR (SELECT kind FROM events WHERE id = rowid) IN ('command.start', 'prompt'))"
@@ -354,18 +354,18 @@ def matching_ids(
             f"SELECT rowid FROM events_fts WHERE events_fts MATCH 'text:' || ? AND {said} AND {tests}",
             f"SELECT rowid FROM evidence_fts WHERE evidence_fts MATCH ? AND {tests}",
         ):
-            with suppress(sqlite3.OperationalError):  # a letter that FTS5 takes for a border makes a phrase of the word
+            with suppress(sqlite3.OperationalError):  # a letter that FTS5 takes for a separator makes a phrase
                 ids += (row[0] for row in connection.execute(sql, (asked_word(word), first, end, limit)))
     return found
 
 
 def known_files(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
-    """Return size and time of every file when it was read, by path; the size is -1 if something was left unread."""
+    """Return the size and time of every file when it was read, by path; the size is -1 if some was left unread."""
     return {row[0]: row[1:] for row in connection.execute("SELECT path, size, mtime_ns FROM read_files")}
 
 
 def read_states(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, ReadState]:
-    """Return what is known of these files, by path; files that were never read are left out."""
+    """Return the states of these files, by path, without those that were never read."""
     rows = select_in(connection, f"SELECT {_STATE_COLUMNS} FROM read_files WHERE path IN", list(paths))
     states = (ReadState(**dict(zip(ReadState.__slots__, row, strict=True))) for row in rows)
     return {state.path: state for state in states}
@@ -375,7 +375,7 @@ def put_state(connection: sqlite3.Connection, state: ReadState) -> int:
     """Write the state of a file that was read; return the key of the file."""
     values = [state.key or None, *(getattr(state, name) for name in ReadState.__slots__[1:])]
     sql = f"INSERT OR REPLACE INTO read_files ({_STATE_COLUMNS}) VALUES ({','.join('?' * len(values))})"
-    key = connection.execute(sql, values).lastrowid  # RETURNING wants SQLite 3.35, which RHEL 9 lacks
+    key = connection.execute(sql, values).lastrowid  # RETURNING needs SQLite 3.35, which RHEL 9 lacks
     assert key is not None
     return key
 

@@ -1,7 +1,7 @@
 """Bring the machine's index in line with the logs of sessions, shells and channels.
 
-A log whose size or time changed is read whole. Texts are redacted once, on their way in. Incidents and notes are not
-derived here: `IngestRun.sessions` says which sessions gained something.
+A log whose size or time changed is read whole. Texts are redacted once, as they enter. Incidents and notes are not
+derived here: `IngestRun.sessions` lists the sessions that gained rows.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from nugget.sources.sessions import CLAUDE_CODE, find_logs, read_any
 from nugget.text import tracked
 
 READING_VERSION = 3
-"""Raise it when what is read of a file changes: everything is then read again."""
+"""To be raised when different parts of a file are read; everything is then read again."""
 _EXCLUDED = "excluded"
-"""The problem of a file whose content is not kept, because its project is excluded."""
+"""The problem of a file whose content is not kept because its project is excluded."""
 
 
 def ingest_all(
@@ -57,8 +57,7 @@ def ingest_all(
 ) -> IngestRun:
     """Read what is new in every log into the machine's index.
 
-    One process reads a log at a time; `wait=False` returns at once if another one is reading. Safe to interrupt at any
-    point.
+    One process reads at a time; `wait=False` returns at once if another one is reading. Safe to interrupt at any point.
     """
     run = IngestRun(connection=connection, settings=settings, allow=allow_list(settings), now=now)
     with _alone(connection, wait=wait) as is_alone:
@@ -105,14 +104,14 @@ def ingest_log(connection: sqlite3.Connection, log: Log, settings: Settings, *, 
 
 
 def is_outdated(connection: sqlite3.Connection, settings: Settings) -> bool:
-    """Return whether files were read by other rules of redaction, so that the next ingest reads all again."""
+    """Return whether the rules of redaction changed, so that the next ingest reads all files again."""
     return meta(connection, "events_rules") != _rules(settings) and bool(store.known_files(connection))
 
 
 def changed_logs(
     connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path | None
 ) -> tuple[list[Log], int, int]:
-    """Return the logs that ingest would read, their bytes, and how many known files are gone."""
+    """Return the logs that ingest would read, their size in bytes, and how many known files are gone."""
     logs = find_logs(environment, settings, brain)
     known = store.known_files(connection)
     changed = [log for log in logs if _is_changed(log, known)]
@@ -122,7 +121,7 @@ def changed_logs(
 
 @contextmanager
 def _alone(connection: sqlite3.Connection, *, wait: bool) -> Iterator[bool]:
-    """Hold the lock of whoever reads logs, which lies beside the index; False if it is held and not waited for."""
+    """Hold the lock for reading logs, which lies beside the index; yield False if another process has it."""
     index = Path(connection.execute("PRAGMA database_list").fetchone()[2])
     lock = files.try_lock(index.with_name("history.lock"), wait=wait)
     try:
@@ -137,9 +136,9 @@ def _is_changed(log: Log, known: Mapping[str, tuple[int, int]]) -> bool:
 
 
 def _forget_gone(connection: sqlite3.Connection, gone: Iterable[str], present: set[str]) -> None:
-    """Forget files that are gone. What was said in them is searched no longer, unless it is archived.
+    """Forget files that are gone; their text is no longer searched unless it is archived.
 
-    Forks of them are read again: their copies of the records count from now on.
+    Their forks are read again, since the copies of the records now count.
     """
     forks = (
         "SELECT DISTINCT o.id >> 34 FROM events e JOIN events o ON o.record = e.record AND o.file != e.file "
@@ -162,7 +161,7 @@ def _forget_gone(connection: sqlite3.Connection, gone: Iterable[str], present: s
 
 
 def _forget_other_rules(run: IngestRun) -> None:
-    """Forget what was read by other rules, to be read again; sessions whose files are gone are redacted again."""
+    """Forget files that were read under other rules; sessions whose files are gone are redacted again instead."""
     connection, rules = run.connection, _rules(run.settings)
     if meta(connection, "events_rules") == rules:
         return
@@ -185,12 +184,12 @@ def _forget_other_rules(run: IngestRun) -> None:
 
 
 def _rules(settings: Settings) -> str:
-    """Return the version of reading and redaction: when it changes, everything is read again."""
+    """Return the version of reading and redaction; when it changes, everything is read again."""
     return f"{READING_VERSION}-{rules_stamp(settings)}"
 
 
 def _read_log(run: IngestRun, log: Log) -> None:
-    """Read a log that changed, in place of what was read of it before."""
+    """Read a log that changed, and replace its rows."""
     states = store.read_states(run.connection, [file.locator for file in log])
     seen = {file.locator: states.get(file.locator) or ReadState(path=file.locator, part=file.part) for file in log}
     seen = {file.locator: replace(seen[file.locator], size=file.size, mtime_ns=file.mtime_ns) for file in log}
@@ -205,7 +204,7 @@ def _read_log(run: IngestRun, log: Log) -> None:
         try:
             read.append((file, _read_file(log, file)))
         except Exception as error:
-            reason = reason_of(error).removeprefix(f"{file.locator} ")  # whoever shows it names the file
+            reason = reason_of(error).removeprefix(f"{file.locator} ")  # the path is shown beside it
             seen[file.locator] = replace(state, problem=reason)
     with write_transaction(run.connection):
         session = store.claim_session(
@@ -228,7 +227,7 @@ def _read_file(log: Log, file: SessionFile) -> Logged:
 
 
 def _put_shell(run: IngestRun, log: Log, states: Sequence[ReadState]) -> None:
-    """Write the rows of a shell session in place of those that it had."""
+    """Write the rows of a shell session in place of its old ones."""
     session = store.claim_session(
         run.connection, source=SourceName.SHELL, session_id=log[0].id, path=str(log[0].path.parent)
     )
@@ -251,21 +250,21 @@ def _remove_read_rows(run: IngestRun, session: LogSession) -> None:
 
 
 def _note_read(run: IngestRun, session: LogSession, ids: Ids, **values: Any) -> None:
-    """Note what is known of a session whose rows were read, so that its incidents and notes are derived again."""
-    ids.number = max(ids.number, session.last_number)  # what was derived before counts on from there
+    """Update a session whose rows were read, so that its incidents and notes are derived again."""
+    ids.number = max(ids.number, session.last_number)  # new numbers follow those of derived rows
     run.sessions[session.key] = None
     store.put_session(run.connection, ids, derived=0, **values)
 
 
 def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadState, Logged]]) -> None:
-    """Write the rows of a session, or of a channel, in place of those that it had."""
+    """Write the rows of a session or channel in place of its old ones."""
     connection, (first, (main, messages)) = run.connection, read[0]
     if session.source == SourceName.BRIDGE:
         store.remove_messages(connection, first.key)
         put_messages(run, session.id, messages, first)
         return
     _remove_read_rows(run, session)
-    ids = Ids(session.key, 0)  # counted again, so that what stays where it was keeps its id
+    ids = Ids(session.key, 0)  # counted from the start, so that unmoved rows keep their ids
     cwd, written_ms = run.clean(main.cwd or ""), first.mtime_ns // 1_000_000
     for state, (own, _) in read:
         run.malformed += own.skipped_records
@@ -288,7 +287,7 @@ def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadS
 
 
 def _is_excluded(run: IngestRun, session: LogSession, read: Sequence[Session], states: Iterable[ReadState]) -> bool:
-    """Return whether a session's project is excluded; of such a session nothing is kept but that it is one."""
+    """Return whether a session's project is excluded; then only that fact is kept."""
     folders = tuple(folder for one in read for folder in (*one.folders, *([one.cwd] if one.cwd else [])))
     if not is_excluded_project(
         replace(read[0], cwd=session.folder or read[0].cwd, folders=folders), settings=run.settings

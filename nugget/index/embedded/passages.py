@@ -1,7 +1,7 @@
-"""Search what was said: the rows with a number of events.sql, at a million of them.
+"""Search the numbered rows of events.sql (what was said), even among millions.
 
-FTS5's own ranking reads every row of every word that it is given, which costs too much for words that stand
-everywhere: rows are taken newest first until there are enough, and the caller ranks them by their text.
+FTS5's own ranking reads every row of every word, which costs too much for words that occur everywhere. Instead, rows
+are taken newest first until there are enough, and the caller ranks them by their text.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class StoredPassage:
 
     @property
     def role(self) -> str:
-        """Who speaks: `you`, `agent`, `quoted`, `tool`, `message`, `command` or `output`."""
+        """The speaker: `you`, `agent`, `quoted`, `tool`, `message`, `command` or `output`."""
         kind = self.kind.partition(".")[0]
         is_others = kind in ("prompt", "paste") and self.speaker not in ("", Speaker.USER)
         return self.speaker if is_others else _ROLES[kind]
 
     @property
     def ref(self) -> str:
-        """The name by which the passage is found again.
+        """The ref of the passage.
 
         `session:<id>#<exchange>`, `session:<id>/<subagent>#<exchange>`, `shell:<id>#<command>`,
         `shell:<id>/output.log#<part>`, `bridge:<channel>#<message>`.
@@ -82,7 +82,7 @@ class StoredPassage:
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """Who said it, and how it came into the session; empty for a message between agents."""
+        """The speaker and origin, or an empty text for a message between agents."""
         if self.source == SourceName.BRIDGE or not self.speaker:
             return ()
         origin = SpeechOrigin(self.origin) if self.origin else None
@@ -90,22 +90,22 @@ class StoredPassage:
 
     @property
     def author(self) -> str:
-        """The subagent that speaks, or who sent a message; empty for all else."""
+        """The subagent that speaks or the sender of a message, else an empty text."""
         return self.speaker if self.source == SourceName.BRIDGE else self.part
 
 
 def passage_count(connection: sqlite3.Connection) -> int:
-    """Return how many passages there are."""
+    """Return the number of passages."""
     return int(connection.execute("SELECT value FROM meta WHERE key = 'said_rows'").fetchone()[0])
 
 
 def estimated_matches(connection: sqlite3.Connection, match: str, *, counted: int) -> int:
-    """Return how many passages match: counted up to a number, estimated beyond by how far back these reach."""
+    """Return how many passages match, counted up to a number and estimated beyond by how far back these reach."""
     sql = "SELECT rowid FROM events_fts WHERE events_fts MATCH ? ORDER BY rowid DESC LIMIT ?"
     rows = connection.execute(sql, (match, counted)).fetchall()
     if len(rows) < counted:
         return len(rows)
-    first, last = (  # each from its end of the table: both in one query would read all of it
+    first, last = (  # each from its end of the table; one query for both would read all of it
         connection.execute(f"SELECT {which}(id) FROM events WHERE number IS NOT NULL").fetchone()[0] or rows[-1][0]
         for which in ("min", "max")
     )
@@ -144,7 +144,7 @@ def opening_passages(
 
 
 def newest(connection: sqlite3.Connection, source: SourceName, filter_: Filter, limit: int) -> list[int]:
-    """Return the ids of the newest passages that a filter admits, newest first."""
+    """Return the ids of the newest passages that pass a filter, newest first."""
     tests, parameters = _tests(source, filter_, "r.ts_ms")
     found: list[tuple[int, int]] = []
     for table in _ROWS if source is SourceName.SHELL else ("events",):
@@ -167,7 +167,7 @@ def passages_by_id(connection: sqlite3.Connection, ids: Collection[int]) -> dict
 def passages_around(
     connection: sqlite3.Connection, session: int, part: str, numbers: tuple[int, int]
 ) -> list[StoredPassage]:
-    """Return the passages of a part of a session whose numbers lie between two, both included, in order."""
+    """Return the passages of a part of a session with these numbers (inclusive), in order."""
     found: list[StoredPassage] = []
     for table in _ROWS:
         sql = f"{_ROWS[table]} WHERE r.id >= ? AND r.id < ? AND r.number BETWEEN ? AND ? ORDER BY r.id"
@@ -176,12 +176,12 @@ def passages_around(
 
 
 def messages_of(connection: sqlite3.Connection, channel: int) -> list[StoredPassage]:
-    """Return the messages of a channel in the order in which they were written."""
+    """Return the messages of a channel in the order of writing."""
     return sorted(passages_around(connection, channel, "", (1, 1 << 31)), key=lambda one: (one.at, one.number))
 
 
 def sessions_like(connection: sqlite3.Connection, source: SourceName, prefix: str) -> dict[str, int]:
-    """Return the keys of the sessions of a source whose id begins with this, at most a few, by id."""
+    """Return the keys of a few sessions of a source whose id begins with a prefix, by id."""
     sql = "SELECT id, key FROM log_sessions WHERE source = ? AND id >= ? AND id < ? AND gone = 0 ORDER BY id LIMIT 5"
     return dict(connection.execute(sql, (source, prefix, prefix + LARGEST_CHARACTER)).fetchall())
 
@@ -190,11 +190,11 @@ _PAST = (
     "(SELECT key, id FROM log_sessions WHERE workspace = ? AND id IS NOT ? AND source != 'bridge' "
     "ORDER BY ended_ms DESC NULLS LAST, key DESC LIMIT 30) s"
 )
-"""The latest sessions of a workspace, without the one that is asking."""
+"""The latest sessions of a workspace, without the one that asks."""
 
 
 def last_incident(connection: sqlite3.Connection, workspace: str, *, without: str | None) -> tuple[Any, ...] | None:
-    """Return (text, session, ts_ms) of the latest serious failure in a workspace, None if it was fixed."""
+    """Return (text, session, ts_ms) of the latest serious failure in a workspace, or None if it was fixed."""
     row: tuple[Any, ...] | None = connection.execute(
         f"SELECT text, s.id, ts_ms, fixed_by FROM {_PAST} CROSS JOIN incidents i ON i.id >= s.key << 34 "
         "AND i.id < s.key + 1 << 34 WHERE json_extract(details, '$.severity') >= 0.3 ORDER BY ts_ms DESC LIMIT 1",
@@ -214,7 +214,7 @@ def open_todos(connection: sqlite3.Connection, workspace: str, *, without: str |
 
 
 def _tests(source: SourceName, filter_: Filter, moment: str) -> tuple[str, list[object]]:
-    """Return the SQL tests of a passage and its session `s`: its source, the days and the sessions of a filter."""
+    """Return the SQL tests of a passage and its session `s`: source, and days and sessions of a filter."""
     tests, parameters = ["s.gone = 0", "s.source = ?"], list[object]([source])
     if filter_.since is not None:
         tests.append(f"s.ended_ms >= ? AND {moment} >= ?")

@@ -1,7 +1,7 @@
-"""Provenance in the machine's index: nuggets with their sessions and the files that those touched.
+"""Provenance in the machine's index: nuggets, with their sessions and the files that those touched.
 
-Plain functions over a connection. What is written comes from the store and goes with its files; callers that write
-hold a write transaction.
+Plain functions over a connection. Rows come from files of the store and go with them; callers that write hold a write
+transaction.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from nugget.sources.nugget_store import line_of, value_in
 
 
 def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord, unit_ids: Collection[str]) -> None:
-    """Add what a file of the store says; nothing of that file may be there yet.
+    """Add the rows of a file of the store, which must not have any yet.
 
-    `unit_ids` are those nuggets that became units: an id that another file has already stays that one's.
+    `unit_ids` are the nuggets that became units; an id that another file already has stays with that file.
     """
     row = (file, record.workspace, record.session, _stamp(record.started), _line(record))
     connection.execute("INSERT INTO provenance_sessions VALUES (?,?,?,?,?)", row)
@@ -41,7 +41,7 @@ def nuggets_by_id(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[st
 
 
 def ids_beginning_with(connection: sqlite3.Connection, prefix: str, *, workspace: str | None = None) -> list[str]:
-    """Return the ids of nuggets that begin so, sorted; at most 20."""
+    """Return at most 20 ids of nuggets with a prefix, sorted."""
     rows = connection.execute(
         "SELECT id FROM nuggets WHERE id >= ? AND id < ? AND (? IS NULL OR workspace = ?) ORDER BY id LIMIT 20",
         (prefix, prefix + LARGEST_CHARACTER, workspace, workspace),
@@ -53,14 +53,14 @@ def nuggets_at(
     connection: sqlite3.Connection, workspace: str, *, paths: Sequence[str], folders: Sequence[str] = (),
     below: Sequence[str] = (), types: Sequence[str] = (), since: datetime | None = None
 ) -> list[Nugget]:  # fmt: skip
-    """Return the nuggets scoped to one of `paths`, to a file right in one of `folders`, or to anything `below` one.
+    """Return the nuggets scoped to one of `paths`, to a file directly in one of `folders`, or to any path `below` one.
 
-    The path `''` stands for those of the whole workspace; below `''` lies everything.
+    The path `''` stands for the whole workspace; everything is below `''`.
     """
     where, fixed = _selection(workspace, types, since)
     start = f"SELECT id, line FROM nuggets n WHERE {where}"
     rows = [*select_in(connection, f"{start} AND path IN", list(paths), fixed)]
-    # A nugget of the whole workspace has no folder, but the column must hold something.
+    # A nugget of the whole workspace has no folder, but the column must have a value.
     rows += select_in(connection, f"{start} AND path != '' AND folder IN", list(folders), fixed)
     for folder in below:
         rows += connection.execute(f"{start} AND path >= ? AND path < ?", (*fixed, *_bounds_below(folder)))
@@ -71,7 +71,7 @@ def search_nuggets(
     connection: sqlite3.Connection, workspace: str, text: str, *, limit: int,
     types: Sequence[str] = (), since: datetime | None = None
 ) -> dict[str, float]:  # fmt: skip
-    """Return the ids of a workspace's nuggets in which words of a text stand, with their BM25 scores, best first."""
+    """Return the ids of a workspace's nuggets that contain words of a text, with BM25 scores, best first."""
     terms = terms_of(Vocabulary(connection), text)
     if not terms.match:
         return {}
@@ -86,7 +86,7 @@ def search_nuggets(
 
 
 def naming(connection: sqlite3.Connection, workspace: str, ids: Sequence[str], word: str) -> set[str]:
-    """Return those of the nuggets whose summary, detail or evidence holds a word (as a part of a text, case counts)."""
+    """Return those nuggets whose summary, detail or evidence contains a string (case-sensitive)."""
     told = "json_extract(line, '$.summary', '$.detail', '$.alternatives', '$.evidence')"
     sql = f"SELECT id FROM nuggets WHERE workspace = ? AND instr({told}, ?) AND id IN"
     return {row[0] for row in select_in(connection, sql, ids, (workspace, word))}
@@ -103,7 +103,7 @@ def has_newer(connection: sqlite3.Connection, workspace: str, nugget: Nugget, pa
 
 
 def scoped_paths(connection: sqlite3.Connection, workspace: str) -> dict[str, int]:
-    """Return every path that nuggets of a workspace are scoped to, with how many there are."""
+    """Return every path that nuggets of a workspace are scoped to, with their number."""
     rows = connection.execute(
         "SELECT path, count(*) FROM nuggets WHERE workspace = ? AND path != '' GROUP BY path ORDER BY path",
         (workspace,),
@@ -114,7 +114,7 @@ def scoped_paths(connection: sqlite3.Connection, workspace: str) -> dict[str, in
 def nugget_list(
     connection: sqlite3.Connection, workspace: str, *, types: Sequence[str] = (), session: str | None = None
 ) -> Iterator[Nugget]:
-    """Yield the nuggets of a workspace, those of the newest session first."""
+    """Yield the nuggets of a workspace, newest session first."""
     rows = connection.execute(
         """SELECT type, line FROM nuggets WHERE workspace = ? AND (? IS NULL OR session = ?)
             ORDER BY session_started DESC, session, length(id), id""",
@@ -124,7 +124,7 @@ def nugget_list(
 
 
 def is_known(connection: sqlite3.Connection, workspace: str) -> bool:
-    """Return whether a session of a workspace was extracted."""
+    """Return whether any session of a workspace was extracted."""
     sql = "SELECT 1 FROM provenance_sessions WHERE workspace = ?"
     return connection.execute(sql, (workspace,)).fetchone() is not None
 
@@ -132,7 +132,7 @@ def is_known(connection: sqlite3.Connection, workspace: str) -> bool:
 def sessions(connection: sqlite3.Connection, workspace: str | None = None) -> list[tuple[SessionRecord, str, int, int]]:
     """Return the sessions of a workspace, or of all, newest first, without their nuggets and touches.
 
-    Each comes with the key of its file in the store, and the numbers of its nuggets and of the files that it touched.
+    Each comes with the key of its file in the store, and its numbers of nuggets and touched files.
     """
     rows = connection.execute(
         """SELECT line, file, (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
@@ -144,7 +144,7 @@ def sessions(connection: sqlite3.Connection, workspace: str | None = None) -> li
 
 
 def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
-    """Return the files that the session of this file of the store touched, by path."""
+    """Return the files that the session in a file of the store touched, by path."""
     rows = connection.execute("SELECT line FROM file_touches WHERE file = ? ORDER BY path", (file,))
     return [value_in(row[0], FileTouch) for row in rows]
 
@@ -168,7 +168,7 @@ def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tupl
 
 
 def earliest_session(connection: sqlite3.Connection, workspace: str) -> datetime | None:
-    """Return when the first session of a workspace began."""
+    """Return the start of a workspace's first session."""
     sql = "SELECT min(started) FROM provenance_sessions WHERE workspace = ?"
     text = connection.execute(sql, (workspace,)).fetchone()[0]
     return datetime.fromisoformat(text) if text else None
@@ -184,9 +184,9 @@ def sessions_of(connection: sqlite3.Connection, workspace: str) -> list[str]:
 
 
 def stated_rules(connection: sqlite3.Connection, workspace: str, *, limit: int, today: date) -> list[tuple[str, str]]:
-    """Return (path, summary) of the constraints and caveats that the user typed, constraints first, the latest first.
+    """Return (path, summary) of the constraints and caveats that the user typed, constraints and newest first.
 
-    Nobody has reviewed a nugget, so that what an agent, a tool or a pasted text says is not passed on as a rule.
+    Nuggets are not reviewed, so text of an agent, a tool or a paste is not passed on as a rule.
     """
     rows = connection.execute(
         "SELECT path, json_extract(line, '$.summary') FROM nuggets "
@@ -200,7 +200,7 @@ def stated_rules(connection: sqlite3.Connection, workspace: str, *, limit: int, 
 
 
 def _selection(workspace: str, types: Sequence[str], since: datetime | None) -> tuple[str, list[object]]:
-    """Return the condition for nuggets `n` of a workspace that are of these types and not older, with parameters."""
+    """Return the SQL condition, with parameters, for nuggets `n` of a workspace, by type and age."""
     sql = "n.workspace = ?"
     parameters: list[object] = [workspace, *types]
     if types:
@@ -212,7 +212,7 @@ def _selection(workspace: str, types: Sequence[str], since: datetime | None) -> 
 
 
 def _bounds_below(folder: str) -> tuple[str, str]:
-    """Return between which texts the paths below a folder stand."""
+    """Return the bounds between which the paths below a folder sort."""
     return (f"{folder}/", f"{folder}0") if folder else ("", LARGEST_CHARACTER)
 
 
@@ -231,5 +231,5 @@ def _line(value: SessionRecord | Nugget | FileTouch) -> str:
 
 
 def _stamp(moment: datetime | None) -> str | None:
-    """Return a time as ISO 8601 in UTC, always of one form, so that texts compare as times do."""
+    """Return a time as ISO 8601 in UTC, in one form, so that texts compare like times."""
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f+00:00")

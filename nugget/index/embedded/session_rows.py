@@ -1,4 +1,4 @@
-"""Make rows of an agent's session: what was said, commands with their outcome, output, edits, failures."""
+"""Make the rows of an agent's session: speech, commands with their outcome, output, edits, failures."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _TEXT_CHARS = {
     EventKind.OUTPUT: _OUTPUT_CHARS,
 }  # fmt: skip
 _ROW_CHARS = 6000
-"""A longer text becomes several rows, or a single word could not be weighed."""
+"""Longer texts become several rows, so that a single word still carries weight."""
 _RESULTS = (EventKind.OUTPUT, EventKind.TOOL_RESULT)
 _WHOLE_LINES, _HEAD_LINES, _FAILING_LINES, _TAIL_LINES = 60, 10, 40, 25
 _RECALLED = -1
-"""Stands for the row of a call whose result becomes no row: it recalls what Nugget knows."""
+"""The row of a call whose result is not kept, because it only repeats what Nugget knows."""
 
 
 @dataclass(slots=True, kw_only=True)
 class IngestRun:
-    """An ingest: what it works with, and counts of what it did: of logs, and `rows` by table.
+    """An ingest: its connection and settings, and counts of logs and of `rows` by table.
 
-    `sessions` are the keys of those that gained rows.
-    `is_busy` says that another process is reading, so that nothing was done.
+    `sessions` are the keys of those that gained rows. `is_busy` means that nothing was done, since another process is
+    reading.
     """
 
     connection: sqlite3.Connection
@@ -77,7 +77,7 @@ class IngestRun:
         return redact(text, allow=self.allow).text if text else text
 
     def clean_all(self, texts: Sequence[str]) -> list[str]:
-        """Return texts without secrets, and count these."""
+        """Return texts without secrets, and count the secrets."""
         cleaned = redact_all(texts, allow=self.allow)
         for each in cleaned:
             self.redacted.update(each.counts)
@@ -92,10 +92,10 @@ class IngestRun:
 
 @dataclass(slots=True, kw_only=True)
 class RowMaker:
-    """Turn the events of one file of a session into rows by table.
+    """The rows, by table, made from the events of one file of a session.
 
-    `repeated` are the records that another session has too: search finds them there. `ts_ms` is the time of events
-    that have none. `calls` have the row and the name of each call without a result, by call id.
+    `repeated` are records that another session has too, where search finds them. `ts_ms` is the time of events without
+    one. `calls` maps ids of calls without a result to their row and name.
     """
 
     ids: Ids
@@ -109,7 +109,7 @@ class RowMaker:
     )
 
     def add(self, event: Event, number: int) -> None:
-        """Take the next event, redacted; `number` is that of its exchange."""
+        """Add the next redacted event; `number` is that of its exchange."""
         self.ts_ms = ms_of(event.timestamp) or self.ts_ms
         row, _ = self.calls.get(event.call_id or "", (0, ""))
         if event.kind in _RESULTS and (is_recall(event) or row == _RECALLED):
@@ -193,7 +193,7 @@ class RowMaker:
 
 
 def cleaned_events(run: IngestRun, events: Sequence[Event]) -> list[Event]:
-    """Return the events cut to what is kept, without secrets and without what `capture.exclude_paths` names."""
+    """Return the events, cut to the kept length, without secrets and without files of `capture.exclude_paths`."""
     trimmed = without_excluded([_trimmed(event) for event in events], run.settings.capture_exclude_paths)
     texts = run.clean_all([event.text for event in trimmed])
     names = run.clean_all([name for event in trimmed for name in (event.path or "", event.tool or "")])
@@ -207,7 +207,7 @@ def cleaned_events(run: IngestRun, events: Sequence[Event]) -> list[Event]:
 
 
 def repeated_records(run: IngestRun, session: int, events: Sequence[Event]) -> set[int]:
-    """Return the records of these events that search finds in another session: what a fork repeats."""
+    """Return the records of these events that search finds in another session, as in a fork."""
     records = {hash_of(event.uuid) for event in events if event.uuid and event.kind in SAID}
     sql = (
         "SELECT e.record FROM events e JOIN log_sessions s ON s.key = e.id >> 34 AND s.gone = 0 "
@@ -217,7 +217,7 @@ def repeated_records(run: IngestRun, session: int, events: Sequence[Event]) -> s
 
 
 def put_messages(run: IngestRun, channel: str, messages: Sequence[Message], state: ReadState) -> None:
-    """Write messages of a channel, but for those that it has: sender and receiver both record them."""
+    """Write the new messages of a channel; sender and receiver both record each."""
     if not messages:
         return
     session = store.claim_session(run.connection, source=SourceName.BRIDGE, session_id=channel, path=state.path)
@@ -229,7 +229,7 @@ def put_messages(run: IngestRun, channel: str, messages: Sequence[Message], stat
     for message in messages:
         shown = message.shown if channel.startswith("session-") else f"#{channel} {message.shown}"  # a name to search
         text = run.clean(shown)
-        record = hash_of(" ".join(text.split(": ", 1)[-1].split()))  # of its words alone
+        record = hash_of(" ".join(text.split(": ", 1)[-1].split()))  # of its words only
         if record not in known:
             number += 1
             known[record] = number
@@ -244,7 +244,7 @@ def put_messages(run: IngestRun, channel: str, messages: Sequence[Message], stat
 
 @lru_cache(maxsize=256)
 def workspace_of(folder: str | None) -> str | None:
-    """Return the identity of the code repository of a folder, also if the folder is gone."""
+    """Return the identity of a folder's code repository, even if the folder is gone."""
     if not folder or not folder.startswith("/"):
         return None
     with suppress(OSError, NuggetError, ValueError):
@@ -253,13 +253,13 @@ def workspace_of(folder: str | None) -> str | None:
 
 
 def hash_of(text: str) -> int:
-    """Return a hash of a text that SQLite can hold as a number."""
+    """Return a hash of a text that SQLite can store as a number."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
 def ms_of(moment: datetime | None) -> int:
-    """Return milliseconds since the epoch; 0 for no or an absurd time."""
+    """Return milliseconds since the epoch; 0 for a missing or absurd time."""
     try:
         return max(0, int(moment.timestamp() * 1000)) if moment else 0
     except (OverflowError, OSError, ValueError):
@@ -267,7 +267,7 @@ def ms_of(moment: datetime | None) -> int:
 
 
 def cut_text(text: str, max_chars: int) -> Iterator[str]:
-    """Yield a text in pieces of at most `max_chars`, cut behind the last line, or else word, in their second half."""
+    """Yield a text in pieces of at most `max_chars`, cut after the last line (or word) in their second half."""
     while len(text) > max_chars:
         ends = (text.rfind(border, max_chars // 2, max_chars) + 1 for border in ("\n", " "))
         stop = next(filter(None, ends), max_chars)
@@ -277,7 +277,7 @@ def cut_text(text: str, max_chars: int) -> Iterator[str]:
 
 
 def _trimmed(event: Event) -> Event:
-    """Return the event with little more of its text than is kept."""
+    """Return the event with only slightly more text than is kept."""
     text = event.text[: _TEXT_CHARS[event.kind] + MARGIN_CHARS]
     if event.kind is EventKind.OUTPUT:
         text = "\n".join(_kept(plain(_end_of(event.text)).split("\n")))
@@ -285,7 +285,7 @@ def _trimmed(event: Event) -> Event:
 
 
 def _end_of(text: str) -> str:
-    """Return the last lines of an output; of one that is all one line, the last characters."""
+    """Return the last lines of an output, or the last characters of a single line."""
     if len(text) <= _OUTPUT_CHARS:
         return text
     _, border, lines = text[-_OUTPUT_CHARS:].partition("\n")
@@ -293,7 +293,7 @@ def _end_of(text: str) -> str:
 
 
 def _kept(lines: Sequence[str]) -> Sequence[str]:
-    """Return of a long output the beginning, what looks like failures, and the end."""
+    """Return the beginning of a long output, lines that look like failures, and the end."""
     lines = [line for line in lines if line.strip() and not is_opaque(line)]
     if len(lines) <= _WHOLE_LINES:
         return lines

@@ -1,4 +1,4 @@
-"""Turn the log of a shell session into rows, redacted."""
+"""Turn the log of a shell session into redacted rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from nugget.sources import Log
 from nugget.sources.shell_logs import EVENTS, INPUT, MAX_LINE_CHARS, STREAMS, LogEvent, LogLine, read_events, read_text
 
 PASSAGE_CHARS = 1200
-"""Of output so many characters of lines have one number."""
+"""The number of characters of output that share one number."""
 _MAX_TEXT_CHARS, _MAX_PATH_CHARS, _MAX_NAME_CHARS = 2000, 1000, 80
 _EVENT_TEXTS = ((2, _MAX_NAME_CHARS), (3, _MAX_NAME_CHARS), (4, _MAX_TEXT_CHARS))
-"""Columns of events that hold text, also where a plain name should be, and their most characters."""
+"""Columns of events that may hold text, even those meant for plain names, and their maximum length."""
 _TEXT_CHARS, _PATH_CHARS = _MAX_TEXT_CHARS + MARGIN_CHARS, _MAX_PATH_CHARS + MARGIN_CHARS
 _MOST_OPEN = 50
 _ECHO_CHARS = 160
@@ -33,7 +33,7 @@ _SPEECH_KEYS = ("text", "message", "prompt", "content", "error", "reason", "titl
 
 
 class Command(NamedTuple):
-    """A command that was started: its row, its text, and when it began or, once that is known, ended."""
+    """A command that was started: its row, its text, and its start or (once known) end time."""
 
     id: int
     text: str
@@ -42,10 +42,10 @@ class Command(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class ShellSession:
-    """A shell session with its rows by table, and what has to be remembered from one event to the next.
+    """A shell session with its rows by table, and the state between events.
 
-    `open` are commands without an end, `ranges` where commands printed in a stream, `started_ms` and `ts_ms` the times
-    of the first and the last event, `waiting` the files whose last line has no end yet.
+    `open` are commands without an end, `ranges` the places in a stream where commands printed, `started_ms` and `ts_ms`
+    the times of the first and last event, `waiting` the files whose last line is incomplete.
     """
 
     run: IngestRun
@@ -61,7 +61,7 @@ class ShellSession:
 
 
 def read_shell(run: IngestRun, log: Log, key: int) -> ShellSession:
-    """Read all files of a shell session; `key` is that of its row."""
+    """Read all files of a shell session; `key` is its row's key."""
     shell = ShellSession(run=run, ids=Ids(key, 0))
     files = {file.path.name: file for file in log}
     typed = INPUT if INPUT in files and files[INPUT].size else EVENTS
@@ -120,7 +120,7 @@ def _read_text(shell: ShellSession, file: Path, *, is_searched: bool) -> None:
 
 
 def _clean(cells: Sequence[tuple[list[Any], int, int]], run: IngestRun) -> None:
-    """Take secrets, and what is longer than it may be, out of (row, column, most characters)."""
+    """Redact and shorten cells, given as (row, column, most characters)."""
     given = [row[at] or "" for row, at, _ in cells]
     for (row, at, most), text, before in zip(cells, run.clean_all(given), given, strict=True):
         if text is not before or len(before) > most:
@@ -128,7 +128,7 @@ def _clean(cells: Sequence[tuple[list[Any], int, int]], run: IngestRun) -> None:
 
 
 def _event_rows(events: Sequence[LogEvent], shell: ShellSession) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Return the rows of events and of file edits, not yet redacted. A missing time is that of the event before."""
+    """Return the rows of events and file edits, not yet redacted; a missing time is that of the previous event."""
     rows: list[list[Any]] = []
     edits: list[list[Any]] = []
     ts_ms = shell.ts_ms
@@ -160,9 +160,9 @@ def _event_rows(events: Sequence[LogEvent], shell: ShellSession) -> tuple[list[l
 
 
 def _output_rows(stream: str, lines: Sequence[LogLine], texts: Sequence[str], shell: ShellSession) -> list[list[Any]]:
-    """Return the rows of lines of a stream, whose `texts` have been redacted.
+    """Return the rows for lines of a stream with their redacted `texts`.
 
-    A line belongs to the command whose shell noted the place; else to the command that was echoed above it.
+    A line belongs to the command for which the shell noted the place, else to the command echoed above it.
     """
     ranges = sorted((start, end, command.id, command) for name, start, end, command in shell.ranges if name == stream)
     starts = [start for start, *_ in ranges]
@@ -195,7 +195,7 @@ def _begin(command: Command, given: Mapping[str, Any], shell: ShellSession) -> N
 
 
 def _ended(named: str, given: Mapping[str, Any], shell: ShellSession) -> Command | None:
-    """Return the command that an end belongs to: the last open one with its text if the end names it, else the last."""
+    """Return the command that an end belongs to: the last open one with the text that it names, else the last."""
     place = len(shell.open) - 1
     while place >= 0 and named and shell.open[place].text != named:
         place -= 1
@@ -203,7 +203,7 @@ def _ended(named: str, given: Mapping[str, Any], shell: ShellSession) -> Command
         return None
     begun = shell.open.pop(place)
     ended = shell.known[begun.id] = Command(begun.id, begun.text, shell.ts_ms)
-    streams = given.get("streams")  # {"stderr": [from, to]}: where in the streams its output stands
+    streams = given.get("streams")  # {"stderr": [from, to]}: the place of its output in the streams
     for name, span in streams.items() if isinstance(streams, dict) else ():
         if isinstance(span, list) and len(span) == 2 and all(type(offset) is int for offset in span):
             shell.ranges.append((name, span[0], span[1], ended))
@@ -211,7 +211,7 @@ def _ended(named: str, given: Mapping[str, Any], shell: ShellSession) -> Command
 
 
 def _echoed_command(line: str, echoed: Mapping[str, Sequence[Command]]) -> Command | None:
-    """Return the command that a line ends with, behind a prompt; of equal ones the latest."""
+    """Return the command at the end of a line, after a prompt; the latest if several match."""
     words = line.rsplit(None, 1)
     for command in reversed(echoed.get(words[-1], ())) if words else ():
         if line.endswith(command.text) and len(line) - len(command.text) <= _ECHO_CHARS:
@@ -240,11 +240,11 @@ def _edit_rows(tool: str, given: Mapping[str, Any], shell: ShellSession) -> list
 
 
 def _as_json(given: Mapping[str, Any]) -> str:
-    """Return all that is given as JSON to look at, without escaped quotes, so that it can be read and redacted."""
+    """Return arguments as JSON without escaped quotes, so that it can be read and redacted."""
     shown = json.dumps(given, ensure_ascii=False, default=str)[: 2 * _TEXT_CHARS] if given else ""
     return re.sub(r'\\(["\\])', r"\1", shown)
 
 
 def _text(value: object) -> str:
-    """Return a text from a log, without what neither UTF-8 nor the index can hold."""
+    """Return a text from a log, without characters that UTF-8 or the index cannot hold."""
     return value.replace("\0", "�").encode("utf-8", "replace").decode() if isinstance(value, str) else ""

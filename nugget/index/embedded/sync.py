@@ -1,6 +1,6 @@
 """Bring an index in line with files: that of a brain, and the machine's with canon, memory and provenance.
 
-A brain is written in one transaction, everything else a batch of files at a time. Vectors follow when all words are in.
+A brain is written in one transaction, everything else in batches of files. Vectors follow when all words are in.
 Safe to kill at any point and to run twice at once: the next sync finds what was not finished.
 """
 
@@ -43,13 +43,13 @@ from nugget.text import estimate_tokens, on_progress, printable, tracked
 _BRAIN = SourceName.BRAIN
 _FILES_A_BATCH = 64
 DocumentChanges = tuple[list[tuple[str, Path]], list[str], int]
-"""Files of a source that differ from the index, by key and place, the keys of those gone, and how many are the same."""
+"""Files that differ from the index, by key and path, the keys of missing ones, and the number of unchanged ones."""
 _Chunks = Sequence[Sequence[Chunk]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """Counts of what a sync did. `rebuilt` says why the index was rebuilt, if it was; `problems` are all that stand."""
+    """The counts of a sync. `rebuilt` says why the index was rebuilt, if it was; `problems` are all current ones."""
 
     added: int = 0
     modified: int = 0
@@ -69,7 +69,7 @@ class SyncResult:
 
 
 def pending_changes(brain: Path, environment: Environment) -> int | None:
-    """Return how many files differ from the index, None if it is not usable. Takes no lock, reads no file."""
+    """Return how many files differ from the index, None if it is unusable. Takes no lock, reads no files."""
     try:
         with closing(open_existing(index_folder(brain, environment) / "index.db")) as connection:
             modified, removed, _ = brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
@@ -89,10 +89,9 @@ def sync(
 ) -> SyncResult:
     """Bring the index of `brain` in line with its files; rebuild it if asked to, or if it is missing or broken.
 
-    `embedder` None means that no vectors are wanted or, with the reason in `unavailable`, that none can be had now:
-    those that are there are kept, and `without_vectors` of the result says why. `in_passing` leaves a switch of models
-    to a sync of its own. While an index is rebuilt the old one goes on serving. Raises IndexUnavailable if it cannot
-    be written.
+    Without an `embedder`, vectors are switched off or, for the reason in `unavailable`, cannot be made now: existing
+    ones are kept, and `without_vectors` of the result says why. `in_passing` leaves a switch of models to a later sync.
+    While an index is rebuilt the old one stays in use. Raises IndexUnavailable if it cannot be written.
     """
     folder = index_folder(brain, environment)
     file = folder / "index.db"
@@ -107,7 +106,7 @@ def sync(
                 reason = str(error)
             except sqlite3.OperationalError:
                 raise
-            except sqlite3.DatabaseError as error:  # damage that opening the file did not show
+            except sqlite3.DatabaseError as error:  # damage that did not show when the file was opened
                 reason = f"the index is corrupt ({error})"
             return _rebuild(brain, folder, embedder, unavailable, reason)
     except sqlite3.OperationalError as error:
@@ -120,9 +119,9 @@ def _update(
     brain: Path, folder: Path, connection: sqlite3.Connection, embedder: Embedder | None, unavailable: str | None,
     *, in_passing: bool
 ) -> SyncResult:  # fmt: skip
-    """Write what changed into the index that is there; raise Unusable if another model wants it rebuilt.
+    """Write changes to the existing index; raise Unusable if another model requires a rebuild.
 
-    An index of another model is better than none: it stays if the configured one cannot be had now.
+    An index of another model is better than none: it stays if the configured model is unavailable.
     """
     indexed = stored.meta(connection, "embedding_model") or ""
     if indexed == (embedder.model if embedder else ""):
@@ -142,7 +141,7 @@ def _update(
 
 
 def _note_problem(connection: sqlite3.Connection, problem: Mapping[str, str] | None) -> None:
-    """Note which model could not be had and why, so that questions say so, and do not each try it again."""
+    """Note which model is unavailable and why, so that questions say so and do not all retry."""
     noted = json.dumps(problem) if problem else ""
     if noted != (stored.meta(connection, "model_problem") or ""):
         with write_transaction(connection):
@@ -150,7 +149,7 @@ def _note_problem(connection: sqlite3.Connection, problem: Mapping[str, str] | N
 
 
 def _rebuild(brain: Path, folder: Path, embedder: Embedder | None, unavailable: str | None, reason: str) -> SyncResult:
-    """Make a new index beside the old one, then put it in the old one's place in a single transaction."""
+    """Make a new index beside the old one, then replace that in a single transaction."""
     fresh = folder / "index.db.new"
     remove_database(fresh)
     try:
@@ -169,8 +168,8 @@ def _rebuild(brain: Path, folder: Path, embedder: Embedder | None, unavailable: 
 def _install(fresh: sqlite3.Connection, file: Path) -> None:
     """Copy the new index over the old one with SQLite's backup.
 
-    That is one transaction for whoever has the old one open: they see the old one or the new one, whole. Replacing
-    the file under them would leave them a write-ahead log that belongs to another database.
+    For readers that is one transaction: they see either the old or the new index. Replacing the file under them would
+    leave them with a write-ahead log that belongs to another database.
     """
     try:
         target = open_existing(file)
@@ -186,7 +185,7 @@ def _write(
     brain: Path, folder: Path, connection: sqlite3.Connection, embedder: Embedder | None, unavailable: str | None,
     *, rebuilt: str | None = None
 ) -> SyncResult:  # fmt: skip
-    """Write what changed in one transaction, then embed what has no vectors."""
+    """Write all changes in one transaction, then embed units without vectors."""
     modified, removed, problems = brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
     result = SyncResult(rebuilt=rebuilt, without_vectors=unavailable)
     if modified or removed or rebuilt:
@@ -207,10 +206,10 @@ def _apply(
     brain: Path, connection: sqlite3.Connection, count_tokens: Callable[[str], int], modified: Sequence[str],
     removed: Sequence[str], result: SyncResult
 ) -> SyncResult:  # fmt: skip
-    """Take out what the changed files held, then put in what they hold now."""
+    """Remove the old units of the changed files, then add the new ones."""
     before = stored.file_states(connection, _BRAIN, [*modified, *removed])
     released = [state.unit_id for state in before.values() if state.unit_id]
-    # Files that claim an id which one of the changed files held: one of them may have it now.
+    # Other files that claim an id of a changed file: one of them may get it now.
     shadowed = [path for path in stored.paths_claiming(connection, _BRAIN, released) if path not in before]
     for path, state in before.items():
         if state.unit_id and stored.unit_path(connection, _BRAIN, state.unit_id) == path:
@@ -231,11 +230,11 @@ def _apply(
 
 
 def _put_file(brain: Path, connection: sqlite3.Connection, path: str, count_tokens: Callable[[str], int]) -> FileState:
-    """Read a file and write it with its unit. Of several files with one id, the path that sorts first has it."""
+    """Read a file and write it with its unit. If several files have one id, the first path in order gets it."""
     state, unit = brains.read_state(brain, path)
     try:
         chunks = chunks_of(unit, count_tokens) if unit else ()
-    except Exception as error:  # whatever one file does to the parser, the others are indexed
+    except Exception as error:  # one file that breaks the parser must not stop the others
         wrong = Problem(path=printable(path), reason=f"cannot be indexed ({reason_of(error)})")
         state, unit, chunks = replace(state, unit_id=None, problems=(*state.problems, wrong)), None, ()
     if unit and (owner := stored.unit_path(connection, _BRAIN, unit.id)) and owner != path:
@@ -253,14 +252,14 @@ def _put_file(brain: Path, connection: sqlite3.Connection, path: str, count_toke
 
 
 def document_changes(source: UnitFiles, connection: sqlite3.Connection) -> DocumentChanges:
-    """Return what changed since the last sync, by size and time alone. Reads no file and takes no lock."""
+    """Return the changes since the last sync, by size and time alone. Reads no files and takes no lock."""
     known = stored.file_marks(connection, source.name)
     modified: list[tuple[str, Path]] = []
     present: set[str] = set()
     for given, file in source.files():
         key = given.encode("utf-8", "backslashreplace").decode()  # a name that is not UTF-8 cannot be stored
         try:
-            stat = os.stat(file)  # noqa: PTH116 - a Path of each of 20,000 would take as long as all else
+            stat = os.stat(file)  # noqa: PTH116 - 20,000 Path objects would take as long as all else
         except OSError:
             continue  # removed since it was listed, or a link to nowhere
         present.add(key)
@@ -277,11 +276,10 @@ def sync_documents(
     embedder: Embedder | None,
     changes: DocumentChanges | None = None,
 ) -> SyncResult:
-    """Bring the index in line with the files of a source, but for vectors; the embedder only counts tokens.
+    """Bring the index, except vectors, in line with the files of a source; the embedder only counts tokens.
 
-    Commits after each batch.
-    The units that `source.read` gives are stored with the file's key as their path. A file that cannot be read or
-    parsed is a problem and has no units; one that changes while it is read is left for the next sync.
+    Each batch is committed. The units from `source.read` get the file's key as their path. A file that cannot be read
+    or parsed is a problem and has no units; one that changes while it is read is left for the next sync.
     """
     changed, gone, same = changes or document_changes(source, connection)
     before = stored.file_states(connection, source.name, [*gone, *(key for key, _ in changed)])
@@ -315,14 +313,14 @@ def sync_provenance(home: Path, connection: sqlite3.Connection, *, embedder: Emb
 
 
 def chunks_of(unit: Unit, count_tokens: Callable[[str], int] = estimate_tokens) -> Sequence[Chunk]:
-    """Return the chunks of a unit as they are indexed."""
+    """Return the indexed chunks of a unit."""
     return chunk_markdown(unit.body, title=indexed_title(unit.title, unit.body), count_tokens=count_tokens)
 
 
 def _read(
     source: UnitFiles, key: str, file: Path, seen: FileState | None, count_tokens: Callable[[str], int]
 ) -> tuple[FileState, UnitsRead | None, _Chunks] | None:
-    """Return a file with its units, chunked; no document if only its time changed, None if it is changing or gone."""
+    """Return a file with its chunked units, no document if only its time changed, or None if it is changing or gone."""
     try:
         stat = file.stat()
         if not S_ISREG(stat.st_mode):
@@ -337,7 +335,7 @@ def _read(
             chunks = [chunks_of(unit, count_tokens) for unit in units]
         after = file.stat()
     except FileNotFoundError:
-        return None  # gone since it was listed, as files do while a client syncs: the next sync takes it out
+        return None  # removed since it was listed: the next sync will notice
     except Exception as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         problem = Problem(path=key, reason=f"cannot be read ({reason or type(error).__name__})")
@@ -349,7 +347,7 @@ def _read(
 
 
 def _remove_document(connection: sqlite3.Connection, source: SourceName, key: str) -> None:
-    """Take out a file with its units; a trigger takes out what else one of provenance says."""
+    """Remove a file with its units; a trigger removes other rows of a provenance file."""
     for unit_id in stored.unit_ids_of_path(connection, source, key):
         stored.remove_unit(connection, source, unit_id)
     stored.remove_file(connection, source, key)
@@ -358,7 +356,7 @@ def _remove_document(connection: sqlite3.Connection, source: SourceName, key: st
 def _put_document(
     connection: sqlite3.Connection, source: SourceName, state: FileState, document: UnitsRead, chunks: _Chunks
 ) -> FileState:
-    """Write a file's units; return its state. An id that another file has already stays with that file."""
+    """Write a file's units; return its state. An id that another file already has stays there."""
     units, _, record = document
     _remove_document(connection, source, state.path)
     indexed: set[str] = set()
@@ -368,7 +366,7 @@ def _put_document(
             stored.put_unit(connection, unit, its)
             indexed.add(unit.id)
             continue
-        taken = Problem(path=state.path, reason=f"the id {unit.id} is there already, in {owner}")
+        taken = Problem(path=state.path, reason=f"the id {unit.id} exists already, in {owner}")
         state = replace(state, problems=(*state.problems, taken))
         if owner != state.path:  # read it again next time: the other file may be gone by then
             state = replace(state, hash="", mtime_ns=-1)

@@ -1,4 +1,4 @@
-"""Units, chunks, relations and files in an embedded index: read them, put them in, take them out.
+"""Units, chunks, relations and files in an embedded index: read, add and remove them.
 
 Plain functions over a connection. Callers that write hold a write transaction.
 """
@@ -19,12 +19,12 @@ from nugget.text import printable
 
 _IN_ONE_QUERY = 500
 _IN_A_ROW = 500
-"""Documents of one row of `documents`; two rows fill a page."""
+"""The documents in one row of `documents`; two rows fill a page."""
 CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, content"
 
 
 def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, Unit]:
-    """Return the units of these keys."""
+    """Return the units with these keys."""
     rows = list(select_in(connection, f"SELECT key, {UNIT_COLUMNS} FROM units WHERE key IN", list(keys)))
     sql = "SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN"
     return units_of(rows, select_in(connection, sql, [row[0] for row in rows]))
@@ -36,7 +36,7 @@ def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: Source
 
 
 def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
-    """Return all chunks of these units, each list in the order of the unit."""
+    """Return all chunks of these units, in order."""
     found: dict[int, list[StoredChunk]] = {}
     for row in select_in(connection, f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE unit_key IN", list(keys)):
         found.setdefault(row[1], []).append(StoredChunk(*row))
@@ -46,7 +46,7 @@ def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict
 def file_states(
     connection: sqlite3.Connection, source: SourceName, paths: Sequence[str] | None = None
 ) -> dict[str, FileState]:
-    """Return what sync has seen of the files of a source, or of these paths only."""
+    """Return the states of a source's files as last synced, or of these paths only."""
     sql = "SELECT path, hash, size, mtime_ns, unit_id, problems FROM files WHERE source = ?"
     rows = connection.execute(sql, (source,)) if paths is None else select_in(
         connection, f"{sql} AND path IN", list(paths), (source,)
@@ -64,13 +64,13 @@ def file_states(
 
 
 def file_marks(connection: sqlite3.Connection, source: SourceName) -> dict[str, tuple[int, int]]:
-    """Return the size and time (ns) of the files of a source when sync saw them last, by path."""
+    """Return the size and time (ns) of a source's files as last synced, by path."""
     rows = connection.execute("SELECT path, size, mtime_ns FROM files WHERE source = ?", (source,))
     return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
 
 
 def problems(connection: sqlite3.Connection, source: SourceName) -> list[Problem]:
-    """Return everything that is wrong with the files of a source, by path."""
+    """Return all problems of a source's files, by path."""
     paths = connection.execute("SELECT path FROM files WHERE source = ? AND problems != '[]' ORDER BY path", (source,))
     states = file_states(connection, source, [row[0] for row in paths])
     return [problem for path in sorted(states) for problem in states[path].problems]
@@ -109,12 +109,12 @@ def select_in(
 
 
 def put_unit(connection: sqlite3.Connection, unit: Unit, chunks: Sequence[Chunk]) -> int:
-    """Add a unit, or replace the one of the same source and id; return its key. It has no vectors yet.
+    """Add a unit without vectors, or replace the one with the same source and id; return its key.
 
-    Raises ValueError for a unit of memory in an index that is not its identity's own.
+    Raises ValueError for a unit of memory in an index other than its identity's.
     """
     if unit.source is SourceName.MEMORY and not unit.id.startswith(f"{meta(connection, 'identity') or ''}/"):
-        raise ValueError("a unit of memory belongs into the index of its identity, and into no other")
+        raise ValueError("a unit of memory belongs only in the index of its identity")
     remove_unit(connection, unit.source, unit.id)
     scope = unit.scope or Scope()
     details = {"evidence": [asdict(entry) for entry in unit.evidence], "alternatives": unit.alternatives}
@@ -149,7 +149,7 @@ def put_unit(connection: sqlite3.Connection, unit: Unit, chunks: Sequence[Chunk]
 
 
 def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str) -> None:
-    """Take a unit out with everything that belongs to it, if it is there."""
+    """Remove a unit with everything that belongs to it, if it exists."""
     row = connection.execute(
         "SELECT key, title, tags, content FROM units WHERE source = ? AND id = ?", (source, unit_id)
     ).fetchone()
@@ -158,7 +158,7 @@ def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str
     key, title, tags, body = row[0], row[1], json.loads(row[2]), row[3]
     sql = "SELECT key, heading_breadcrumb, content FROM chunks WHERE unit_key = ? ORDER BY key"
     chunks = connection.execute(sql, (key,)).fetchall()
-    # A contentless FTS5 table forgets a row only if it is given the very text that was indexed.
+    # A contentless FTS5 table can delete a row only with the exact text that was indexed.
     connection.executemany(
         "INSERT INTO chunks_fts (chunks_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
         [(k, *chunk_columns(title, tags, body, breadcrumb, text)) for k, breadcrumb, text in chunks],
@@ -178,7 +178,7 @@ def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str
 
 
 def _note_documents(connection: sqlite3.Connection, kind: str, keys: Sequence[int], unit: int) -> None:
-    """Note how long these documents of a unit are, whose keys follow each other; or that FTS5 has them no more."""
+    """Note the lengths of these documents of a unit, which have consecutive keys, or that they are gone."""
     sql = f"SELECT id, sz FROM {kind}_fts_docsize WHERE id BETWEEN ? AND ?"
     sizes = dict(connection.execute(sql, (keys[0], keys[-1]))) if keys else {}
     for row, its in groupby(keys, lambda key: key // _IN_A_ROW):
@@ -192,7 +192,7 @@ def _note_documents(connection: sqlite3.Connection, kind: str, keys: Sequence[in
 
 
 def _length(sizes: bytes) -> int:
-    """Return the sum of numbers in SQLite's format, seven bits a byte."""
+    """Return the sum of numbers in SQLite's varint format, seven bits per byte."""
     total = number = 0
     for byte in sizes:
         number = number << 7 | byte & 127
@@ -202,9 +202,9 @@ def _length(sizes: bytes) -> int:
 
 
 def read_documents(connection: sqlite3.Connection, kind: str) -> tuple[Any, ...]:
-    """Return, by key, one more than the length of each document in terms (0 if there is none), and its unit.
+    """Return by key one more than each document's length in terms (0 for none), and its unit.
 
-    Behind these stand how many documents there are, and their mean length.
+    The number of documents and their mean length follow.
     """
     import numpy as np
 
@@ -215,7 +215,7 @@ def read_documents(connection: sqlite3.Connection, kind: str) -> tuple[Any, ...]
 
 
 def put_file(connection: sqlite3.Connection, source: SourceName, file: FileState) -> None:
-    """Remember what was seen of a file."""
+    """Record the state of a file."""
     problems = json.dumps([{"line": p.line, "reason": p.reason, "severity": p.severity} for p in file.problems])
     row = source, file.path, file.hash, file.size, file.mtime_ns, file.unit_id, problems
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?)", row)
@@ -227,7 +227,7 @@ def remove_file(connection: sqlite3.Connection, source: SourceName, path: str) -
 
 
 def put_meta(connection: sqlite3.Connection, **values: str) -> None:
-    """Set facts about the index as a whole: the embedding model, the state that was synced."""
+    """Set facts about the index as a whole, such as the embedding model or the synced state."""
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", list(values.items()))
 
 
@@ -236,7 +236,7 @@ def _json(value: object) -> str:
 
 
 def learned_in(connection: sqlite3.Connection, sessions: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
-    """Return (id, title) of the brain's newest units that were learned in one of these sessions."""
+    """Return (id, title) of the brain's newest units learned in one of these sessions."""
     rows = connection.execute(
         "SELECT id, title FROM units WHERE source = 'brain' AND session IN (SELECT value FROM json_each(?)) "
         "ORDER BY coalesce(created, last_modified) DESC, confidence DESC, id LIMIT ?", (json.dumps(sessions), limit)

@@ -1,11 +1,10 @@
-"""The vectors of an index: made for the units that have none yet, and searched.
+"""Make vectors for the units of an index that lack them, and search them.
 
 Units are written without vectors, so that they are found by their words at once; their vectors follow batch by batch,
-from a cache or from the model. That makes a long first indexing resumable, and a switch of the embedding model is the
-same thing again.
+from a cache or from the model. So a long first indexing can be resumed, and a switch of the model works the same way.
 
-A search compares the signs of the numbers, which are a thirty-second of a vector and held in memory. The nearest of
-them are measured exactly, by sqlite-vec or, where that does not load, by a function of the same name.
+A search compares the signs of the numbers, which take a thirty-second of the space and are kept in memory. The nearest
+are then measured exactly, by sqlite-vec or, where that does not load, by a function of the same name.
 """
 
 from __future__ import annotations
@@ -39,23 +38,23 @@ PROGRESS = "progress.json"
 _FORGOTTEN_AFTER_S = 120.0
 _UNITS_A_BATCH = 16
 _CHOSEN, _OF_CHUNKS = 6, 60_000
-"""Chunks measured exactly for each one wanted: so many, or one in so many, which finds .98 of a million's best 50."""
+"""Chunks measured exactly per result: a number, or a fraction of all, which finds .98 of a million's best 50."""
 _COMPARED = 5
-"""Chunks whose signs are compared with the numbers for each one measured."""
+"""Chunks whose signs are multiplied with the query, for each one measured exactly."""
 _WHOLE_UNIT_CHARS = 4000
 
 
 class Signs:
-    """The signs of an index's vectors in memory: what sync adds is read, and what it removes is never measured."""
+    """The signs of an index's vectors in memory; new ones are read, removed ones are never measured."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read: tuple[str | None, int, Any, Any] = ("", 0, None, None)
 
     def near(self, connection: sqlite3.Connection, vector: Vector, k: int, admitted: Any) -> list[int]:
-        """Return the keys of chunks, the nearest k almost surely among them; `admitted` says by key which may be.
+        """Return keys of chunks that almost surely include the nearest k; `admitted` says by key which may be used.
 
-        Of those whose signs differ least, the best by the numbers of the vector against their signs.
+        Among those whose signs differ least, they are the best by the product of vector and signs.
         """
         import numpy as np
 
@@ -64,7 +63,7 @@ class Signs:
             return []
         query = np.frombuffer(vector.tobytes(), "<f4")
         if admitted is not None:
-            is_admitted = admitted.take(keys, mode="clip")  # another thread's later keys have no vector here
+            is_admitted = admitted.take(keys, mode="clip")  # later keys of another thread have no vector here
             keys, signs = keys[is_admitted], signs[:, is_admitted]
         asked = np.frombuffer(_in_words(np.packbits(query > 0).tobytes()), "<u8")
         if len(asked) != len(signs):
@@ -74,7 +73,7 @@ class Signs:
             differing += np.bitwise_count(own ^ word)
         chosen = k * max(_CHOSEN, len(keys) // _OF_CHUNKS)
         most = bisect_left(range(len(query)), chosen * _COMPARED, key=lambda n: int(np.count_nonzero(differing <= n)))
-        first = np.flatnonzero(differing <= most)  # all that differ as much, in whatever order the rows were read
+        first = np.flatnonzero(differing <= most)  # with all ties, in whatever order the rows were read
         bits = np.ascontiguousarray(signs[:, first].T).view(np.uint8)
         scores = np.unpackbits(bits, axis=1)[:, : len(query)].astype(np.float32) @ query
         least = np.partition(scores, -chosen)[-chosen] if len(scores) > chosen else -np.inf
@@ -90,7 +89,7 @@ class Signs:
             rows = connection.execute(sql, (last if known == made else 0,)).fetchall()
             if known == made and rows:
                 count = connection.execute("SELECT count(*) FROM signs").fetchone()[0]
-                if len(keys) + len(rows) > 1.25 * count:  # too many that are gone
+                if len(keys) + len(rows) > 1.25 * count:  # too many are gone
                     known, rows = "", connection.execute(sql, (0,)).fetchall()
             if not rows:
                 return (keys, signs) if known == made else ((), ())
@@ -104,7 +103,7 @@ class Signs:
 
 
 def add_distance(connection: sqlite3.Connection) -> None:
-    """Give a connection on which sqlite-vec does not load the one function of it that is used."""
+    """Define the one function of sqlite-vec that is used, on a connection where it does not load."""
 
     def distance(one: bytes, other: bytes) -> float:
         import numpy as np
@@ -120,9 +119,9 @@ def any_missing(connection: sqlite3.Connection) -> bool:
 
 
 def model_problem(embedder: Embedder) -> str | None:
-    """Return why a model cannot be had now; None if it can."""
+    """Return why a model is unavailable now, or None."""
     try:
-        next(iter(embedder.embed(["Can this model be had?"])))
+        next(iter(embedder.embed(["Is this model available?"])))
     except EmbeddingUnavailable as error:
         return str(error)
     return None
@@ -131,8 +130,8 @@ def model_problem(embedder: Embedder) -> str | None:
 def embed_missing(connection: sqlite3.Connection, *, embedder: Embedder, cache_folder: Path) -> dict[str, Any]:
     """Embed every unit of the index that has no vectors of this model; commit after each batch.
 
-    Return what a SyncResult says of it: `embedded`, `cached`, `without_vectors`. Vectors of another model are dropped
-    first, once this one has shown that it can be had. If another process is doing the same, leave it to that one.
+    Return these fields of a SyncResult: `embedded`, `cached`, `without_vectors`. Vectors of another model are dropped
+    first, once this one has proved available. If another process is doing the same, leave it to that one.
     """
     is_other = stored.meta(connection, "embedding_model") != embedder.model
     if not is_other and not any_missing(connection):
@@ -155,7 +154,7 @@ def embed_missing(connection: sqlite3.Connection, *, embedder: Embedder, cache_f
 
 
 def open_cache(folder: Path, model: str) -> sqlite3.Connection:
-    """Open the cache of a model's vectors by the SHA-256 of their text: losing it costs time and nothing else."""
+    """Open the cache of a model's vectors by the SHA-256 of their text; losing it costs only time."""
     files.private_folder(folder)
     file = folder / f"{slugify(model, max_chars=40)}-{hashlib.sha256(model.encode()).hexdigest()[:8]}.db"
     connection = connect(file)
@@ -204,7 +203,7 @@ def _embed_all(connection: sqlite3.Connection, embedder: Embedder, cache: sqlite
 
 
 def embedding_under_way(cache_folder: Path) -> dict[str, Any] | None:
-    """Return how far the vectors are that a process is making now: `done`, `total`, `per_s`, `seconds_left`."""
+    """Return the progress of a process that is making vectors now: `done`, `total`, `per_s`, `seconds_left`."""
     try:
         state = json.loads((cache_folder / PROGRESS).read_bytes())
         rate = state["done"] / max(state["at"] - state["started"], 1e-3)
@@ -227,9 +226,9 @@ def _missing(connection: sqlite3.Connection, *, after: int, limit: int) -> list[
 
 
 def _texts(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, list[str]]:
-    """Return the texts to embed of each of these units that (still) exists: its chunks, the whole, its own title.
+    """Return the texts to embed for each of these units that still exists: its chunks, the whole, its own title.
 
-    Of the whole only the beginning is taken: no model reads on for long. A unit of one chunk is that chunk.
+    Only the beginning of the whole counts, since models read no further. A unit of one chunk is that chunk.
     """
     chunks = stored.chunks_of_units(connection, keys)
     texts = {}
@@ -238,13 +237,13 @@ def _texts(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, lis
             title = indexed_title(unit.title, unit.body)
             whole = f"{title}\n{body_below_title(unit.body)}" if title else unit.body
             parts = [f"{one.breadcrumb}\n{one.text}" if one.breadcrumb else one.text for one in chunks[key]]
-            words = " ".join(pieces(title)) if title.isalnum() else ""  # as a wiki names its pages: `LearnTesting`
+            words = " ".join(pieces(title)) if title.isalnum() else ""  # like the name of a wiki page: `LearnTesting`
             texts[key] = [*parts, whole[:_WHOLE_UNIT_CHARS], *([words or title] if title else [])]
     return texts
 
 
 def _put(connection: sqlite3.Connection, embedded: Mapping[int, Sequence[str]], ready: Mapping[bytes, bytes]) -> None:
-    """Write the vectors of the units that are still what was embedded: another process may have replaced some."""
+    """Write the vectors of unchanged units; another process may have replaced some."""
     import numpy as np
 
     chunks = stored.chunks_of_units(connection, list(embedded))
@@ -262,7 +261,7 @@ def _put(connection: sqlite3.Connection, embedded: Mapping[int, Sequence[str]], 
 
 
 def _in_words(bits: bytes) -> bytes:
-    """Return bits with zeros behind them, to be read as whole numbers of 64 bits."""
+    """Return bits padded with zeros to whole 64-bit numbers."""
     return bits.ljust(-(-len(bits) // 8) * 8, b"\0")
 
 

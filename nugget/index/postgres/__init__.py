@@ -1,7 +1,7 @@
 """A team's index: a space in PostgreSQL with pgvector, read with the same answers as the embedded one.
 
-A question reads in a few trips. Each trip sends several statements at once and brings along what retrieval asks for
-next; until the end of `reading` it is remembered.
+A question takes a few round trips. Each sends several statements at once and also fetches what retrieval asks for
+next, which is kept until the end of `reading`.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 
 class PostgresIndex(Transactions, IndexReader):
-    """A space of a team's index, opened for reading. Thread-safe: each thread has a transaction of its own."""
+    """A space of a team's index, opened for reading; thread-safe, since each thread has its own transaction."""
 
     vector_search, other_model = "pgvector", "other_model"
 
     @property
     def chunk_count(self) -> int:
-        """Chunks of the space."""
+        """The number of chunks in the space."""
         return self._state[2]
 
     @property
     def embedding_model(self) -> str | None:
-        """The model of the space; None when it has no vectors."""
+        """The model of the space, or None if it has no vectors."""
         return self._state[0] or None
 
     def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
@@ -58,7 +58,7 @@ class PostgresIndex(Transactions, IndexReader):
             return terms_of(asked.answered(self.chunk_count, rows), text)
 
     def _parameters(self, match: str, name: str) -> dict[str, Any]:
-        """Return the parameters of an FTS5 query, after reading the documents of its phrases if need be."""
+        """Return the parameters of an FTS5 query; the documents of its phrases are read first."""
         items = items_of(match)
         with self.reading() as now:
             known = now.read["places"]
@@ -75,7 +75,7 @@ class PostgresIndex(Transactions, IndexReader):
         return parameters
 
     def _conditions(self, filter_: Filter) -> tuple[str, dict[str, Any]]:
-        """Return the tests of a filter on units `u` with all their parameters; no text for no filter."""
+        """Return the tests of a filter on units `u` with all parameters; empty without a filter."""
         tests, parameters = sql.conditions(filter_, "f")
         return tests, parameters | (self._parameters(filter_.match, "must") if filter_.match else {})
 
@@ -112,7 +112,7 @@ class PostgresIndex(Transactions, IndexReader):
             return Lists(texts, wholes, dated, nearest, unit_of)
 
     def _fitting(self, vector: Vector | None) -> str:
-        """Return a vector as pgvector writes it, if it can be compared with those of the space; else nothing."""
+        """Return a vector as pgvector writes it if it can be compared with those of the space, or nothing."""
         numbers = array("f", b"" if vector is None else vector.tobytes())
         return str(numbers.tolist()) if 0 < len(numbers) == self._state[1] and all(map(isfinite, numbers)) else ""
 
@@ -156,7 +156,7 @@ class PostgresIndex(Transactions, IndexReader):
         """Return the cosine of each of these whole units with another one, at least 0."""
 
         def fetch(missing: list[int]) -> dict[int, float]:
-            keys = [*missing, *now.read["units"]]  # what was read already may be asked for next
+            keys = [*missing, *now.read["units"]]  # may have been read already
             found: dict[int, float] = dict(self._rows(sql.NEARNESS.format("= ANY(%(keys)s)"), best=unit_key, keys=keys))
             now.read["nearness"].update((key, found.get(key)) for key in keys)
             return found
@@ -177,7 +177,7 @@ class PostgresIndex(Transactions, IndexReader):
         return self._known("units", keys, lambda missing: self._related(missing)["units"])
 
     def _related(self, keys: list[int]) -> dict[str, dict[int, Any]]:
-        """Read units with their chunks and those that they are related to; remember all, and return it by kind."""
+        """Read units with their chunks and related units; remember all, and return it by kind."""
         with self.reading() as now:
             names = list(sql.RELATED)
             given: dict[str, Any] = {"keys": keys}
@@ -284,12 +284,12 @@ class PostgresIndex(Transactions, IndexReader):
 
 
 def _documents_of(items: Sequence[Item]) -> list[Statement]:
-    """Return the statements that read the documents in which the terms of these items may stand."""
+    """Return the statements that read the documents in which these items may occur."""
     return [(sql.DOCUMENTS[kind], {"terms": item.required}) for item in items for kind in (CHUNKS, UNITS)]
 
 
 def _remember_places(now: Snapshot, items: Sequence[Item], found: Iterable[Rows]) -> None:
-    """Note where these items stand in the documents that were found for them."""
+    """Remember where these items occur in the documents found for them."""
     rows = iter(found)
     for item in items:
         for kind in (CHUNKS, UNITS):
@@ -303,7 +303,7 @@ def _edges(key: int, rows: Rows) -> list[Edge]:
 
 
 def _document(row: Sequence[Any]) -> Document:
-    """Return a document as FTS5 indexes it, of a row of statements.DOCUMENTS."""
+    """Return a document as FTS5 indexes it, from a row of statements.DOCUMENTS."""
     key, title, tags, content, *chunk = row
     unit = title, json.loads(tags), content
     return key, chunk_columns(*unit, *chunk) if chunk else unit_columns(*unit)

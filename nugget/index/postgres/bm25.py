@@ -1,6 +1,6 @@
 """BM25 in PostgreSQL, with the scores of FTS5's own function.
 
-FTS5 in memory takes texts and questions apart; postings are made from its tokens, and one statement sums a list.
+FTS5 in memory splits texts and questions; postings are made from its tokens, and one statement sums a list.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Postings:
 
 
 def add_postings(postings: Postings, rows: Sequence[Document]) -> None:
-    """Add documents, whose keys are above all that are there, to postings."""
+    """Add documents, whose keys must be above all existing ones, to postings."""
     sql = f"SELECT term, doc, sum({HALVES}), count(*) FROM instances GROUP BY term, doc"
     with documents(rows) as held:
         counted = held.execute(f"{sql} ORDER BY term, doc").fetchall()
@@ -56,7 +56,7 @@ def add_postings(postings: Postings, rows: Sequence[Document]) -> None:
 
 
 class AskedWords(Vocabulary):
-    """The vocabulary of one question: the terms of its words and of what they may mean, then their frequencies."""
+    """The vocabulary of one question: the terms of its words and of their likely meanings, then their frequencies."""
 
     chunks = 0
 
@@ -78,14 +78,14 @@ class AskedWords(Vocabulary):
         }
 
     def answered(self, chunks: int, rows: Iterable[Sequence[Any]]) -> AskedWords:
-        """Return the vocabulary with the frequencies that statements.VOCABULARY gave."""
+        """Return the vocabulary with the frequencies from statements.VOCABULARY."""
         self.chunks = chunks
         for kind, term, count in rows:
             self._counts.setdefault(kind, {})[term] = count
         return self
 
     def tokens(self, words: Sequence[str]) -> list[tuple[str, list[str]]]:
-        """Return each word with the terms that FTS5 makes of it; words without terms are left out."""
+        """Return each word with its FTS5 terms, without words that have none."""
         new = [word for word in words if word not in self._terms]
         self._terms.update(zip(new, terms_in(new) if new else (), strict=True))
         return [(word, self._terms[word]) for word in words if self._terms[word]]
@@ -105,7 +105,7 @@ class AskedWords(Vocabulary):
 
 
 def _parts_of(word: str) -> list[str]:
-    """Return all that `compound_parts` may ask about a word."""
+    """Return all parts of a word that `compound_parts` may ask for."""
     parts: list[str] = []
 
     def note(part: str) -> bool:
@@ -118,9 +118,9 @@ def _parts_of(word: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A part of an FTS5 query: a word, the beginning of one, a phrase, or words near each other.
+    """A part of an FTS5 query: a word, a prefix, a phrase, or words near each other.
 
-    A phrase of several `terms`, and what is NEAR, is found by reading the documents that hold all of them.
+    A phrase of several `terms`, or a NEAR, is found by reading the documents that contain all of them.
     """
 
     given: str
@@ -130,18 +130,18 @@ class Item:
 
     @property
     def required(self) -> list[str]:
-        """The terms that a document must hold."""
+        """The terms that a document must contain."""
         return list(dict.fromkeys(self.terms[: len(self.terms) - (self.begins and len(self.terms) > 1)]))
 
     @property
     def is_placed(self) -> bool:
-        """Whether it matters where the terms stand."""
+        """Whether the positions of the terms matter."""
         return len(self.terms) > 1 or not self.in_parts
 
 
 @lru_cache(maxsize=256)
 def items_of(match: str) -> list[Item]:
-    """Return the parts of an FTS5 query of Nugget's, in their order."""
+    """Return the parts of one of Nugget's FTS5 queries, in order."""
     found = list(_ITEM.finditer(match))
     terms = terms_in([" ".join(one[0].split('"')[1::2]) for one in found])
     return [
@@ -151,7 +151,7 @@ def items_of(match: str) -> list[Item]:
 
 
 def ranges(items: Sequence[Item], name: str) -> dict[str, list[Any]]:
-    """Return the parameters of the items that postings alone answer."""
+    """Return the parameters of the items that need only postings."""
     plain = [(at, item) for at, item in enumerate(items) if item.terms and not item.is_placed]
     return {
         f"{name}_items": [at for at, _ in plain],
@@ -161,7 +161,7 @@ def ranges(items: Sequence[Item], name: str) -> dict[str, list[Any]]:
 
 
 def places(item: Item, rows: Sequence[Document]) -> list[tuple[int, int, int]]:
-    """Return the documents in which an item stands, as (key, weighted frequency in half units, length)."""
+    """Return the documents with an item, as (key, weighted frequency in half units, length)."""
     at: dict[tuple[int, str], list[str]] = {}
     with documents(rows) as read:
         held = {row[0] for row in read.execute("SELECT rowid FROM docs WHERE docs MATCH ?", (item.given,))}
@@ -187,8 +187,8 @@ def places(item: Item, rows: Sequence[Document]) -> list[tuple[int, int, int]]:
 def hits(kind: int, name: str, *, prefixes: bool) -> str:
     """Return the SELECT of (item, found, key, freq, length): the documents of each item of the query called `name`.
 
-    It reads the parameters of `ranges`; `found` is how many documents hold the item. Without `prefixes` a term is
-    looked up by equality, which PostgreSQL estimates to be few rows; for a range it would read all postings.
+    It reads the parameters of `ranges`; `found` is the number of documents with the item. Without `prefixes`, terms are
+    looked up by equality, for which PostgreSQL expects few rows; for a range it would read all postings.
     """
     where = f"space = %(space)s AND kind = {kind}"
     term = "term BETWEEN q.low AND q.high" if prefixes else "term = q.low"
@@ -212,7 +212,7 @@ def ranking(kind: int, *, limit: str, admitted: str = "", prefixes: bool = False
 
     `admitted` selects the keys of the units that may be found; frequencies are counted before it, as FTS5 does.
     """
-    test = f"WHERE (key IN ({admitted})) IS TRUE" if admitted else ""  # IS TRUE has the keys hashed once
+    test = f"WHERE (key IN ({admitted})) IS TRUE" if admitted else ""  # IS TRUE makes PostgreSQL hash the keys once
     ranked = f"""
         SELECT key, sum(greatest(ln((docs - found + 0.5) / (found + 0.5)), 1e-6) * 2.2 * freq
             / (freq + 0.6::float8 + 1.8::float8 * hits.length / total.length)) AS score

@@ -1,6 +1,6 @@
-"""Connections to a team's PostgreSQL: the address, one pool a database, transactions of a space, the schema's versions.
+"""Connections to a team's PostgreSQL: address, one pool per database, transactions in a space, versions of the schema.
 
-The only module that imports psycopg, which comes with the extra `team`.
+This is the only module that imports psycopg, which comes with the extra `team`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
 MIGRATIONS = tuple(map(Path(__file__).with_name, ("schema.sql", "units_by_type.sql", "vectors_in_line.sql")))
-"""The steps of the schema, whose version is the number of steps taken."""
+"""The steps of the schema; its version is the number of steps taken."""
 SERVICE = "nugget_service"
-"""The role that every transaction takes on: it may read and write rows of its spaces, and owns nothing."""
+"""The role of every transaction, which may read and write rows of its spaces and owns nothing."""
 PATIENCE_S = 5
 """Longest wait of a question for a connection or for a reply, in seconds."""
 MOST_CONNECTIONS = 8
 _MIGRATING = 0x6E756767
 _EXACT_HNSW = {"hnsw.ef_search": "200", "hnsw.iterative_scan": "strict_order"}
-# A plan serves every question: statements name the space as text, so that its partition and graph are known.
+# One plan serves every question: statements name the space as text, so that its partition and graph are known.
 _SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off", **_EXACT_HNSW}
 
 _opening = threading.Lock()
@@ -70,7 +70,7 @@ def place_of(settings: Settings, brain: Path) -> tuple[str, str]:
 
 @contextmanager
 def clear_errors() -> Iterator[None]:
-    """Turn the errors of psycopg into one sentence that holds neither address nor password."""
+    """Turn psycopg's errors into one sentence without address and password."""
     psycopg = _psycopg()
     from psycopg_pool import PoolTimeout
 
@@ -92,14 +92,14 @@ def clear_errors() -> Iterator[None]:
 
 
 def open_connection(url: str) -> Connection[Any]:
-    """Open a connection of its own, in autocommit, for work that a person waits for without a limit of time."""
+    """Open a separate autocommit connection, for work without a time limit."""
     with clear_errors():
         connection: Connection[Any] = _psycopg().connect(url, autocommit=True, **_limits(url))
         return connection
 
 
 def clean(value: Any) -> Any:
-    """Return a text, or what holds texts, without what PostgreSQL cannot hold: NUL and half surrogates."""
+    """Return a text or a container of texts without NUL and half surrogates, which PostgreSQL cannot store."""
     if isinstance(value, str):
         return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
     if isinstance(value, list) and value and isinstance(value[0], str):
@@ -114,7 +114,7 @@ def pool_of(url: str) -> ConnectionPool[Any]:
 
     with _opening:
         if url not in _pools:
-            with clear_errors():  # a pool would try for a long time, and then not say why
+            with clear_errors():  # a pool would retry for long, and then not say why
                 open_connection(url).close()
             _pools[url] = ConnectionPool(
                 url, min_size=0, max_size=MOST_CONNECTIONS, timeout=PATIENCE_S, open=True, num_workers=1,
@@ -144,13 +144,13 @@ def begin(space: str, *, writes: bool = False) -> list[Statement]:
 
 
 def space_lock(space: str) -> int:
-    """Return the number of the advisory lock that the writers of a space hold."""
+    """Return the number of the advisory lock for writers of a space."""
     return int.from_bytes(hashlib.sha256(space.encode()).digest()[:8], signed=True)
 
 
 @contextmanager
 def transaction(connection: Connection[Any], space: str, *, writes: bool) -> Iterator[None]:
-    """Work in a space as the service, in one transaction; to write, wait until no other writer is in it.
+    """Work in a space as the service role, in one transaction; a writer waits until it is the only one.
 
     Raises IndexUnavailable if the schema is of another version.
     """
@@ -164,14 +164,14 @@ def transaction(connection: Connection[Any], space: str, *, writes: bool) -> Ite
 
 
 def one_value(connection: Connection[Any], sql: str, *parameters: object) -> Any:
-    """Return the only value that a statement gives."""
+    """Return the single value of a statement."""
     row = connection.execute(sql, parameters).fetchone()
     assert row is not None
     return row[0]
 
 
 def check_version(version: int) -> None:
-    """Raise IndexUnavailable if the schema is not the one that this version of Nugget works with."""
+    """Raise IndexUnavailable unless the schema is the one for this version of Nugget."""
     if version != len(MIGRATIONS):
         hint = "Upgrade Nugget." if version > len(MIGRATIONS) else "Run: nugget index migrate"
         has = f"The team's index has schema {version}"
@@ -201,7 +201,7 @@ def _version(connection: Connection[Any]) -> int:
 
 
 def _limits(url: str) -> dict[str, Any]:
-    """Return how long to wait for the network, unless the address says so itself."""
+    """Return the network timeouts, unless the address sets its own."""
     limits = {"connect_timeout": PATIENCE_S, "tcp_user_timeout": PATIENCE_S * 1000, "application_name": "nugget"}
     return {name: value for name, value in limits.items() if f"{name}=" not in url}
 
@@ -209,13 +209,13 @@ def _limits(url: str) -> dict[str, Any]:
 @cache
 def _psycopg() -> Any:
     psycopg = import_extra("psycopg", "team", "A team's index", UsageError)
-    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # every failure is an exception of ours
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # every failure is one of our exceptions
     return psycopg
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """One transaction of a thread, and what it has read by kind and key; None stands for what is not there."""
+    """One transaction of a thread, and its results by kind and key; None means missing."""
 
     connection: Connection[Any]
     state: tuple[str, int, int] | None = None
@@ -227,7 +227,7 @@ class Snapshot:
 
 
 class Transactions:
-    """Reads of a space, in one transaction within `reading`, otherwise in one for each call."""
+    """Reads of a space, in one transaction within `reading`, otherwise one per call."""
 
     def __init__(self, url: str, space: str) -> None:
         self._url, self.space = url, space
@@ -301,7 +301,7 @@ class Transactions:
             return now.state
 
     def _known(self, name: str, keys: Iterable[Any], fetch: Callable[[list[Any]], Mapping[Any, Any]]) -> dict[Any, Any]:
-        """Return what is known of these keys, after fetching what was not read in this transaction."""
+        """Return the values of these keys, fetching those not yet read in this transaction."""
         wanted = list(dict.fromkeys(keys))
         with self.reading() as now:
             known = now.read[name]

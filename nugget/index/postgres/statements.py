@@ -1,4 +1,4 @@
-"""The statements of a question to PostgreSQL, as text; `%(space)s` is in all of them."""
+"""The SQL statements of a question; all contain `%(space)s`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VOCABULARY = f"""
             AND p.term BETWEEN c.term AND c.term || '{LARGEST_CHARACTER}' OFFSET 0) AS p
         CROSS JOIN LATERAL unnest(p.keys) AS u(key) JOIN nugget.chunks k ON k.space = %(space)s AND k.key = u.key
         GROUP BY c.term"""
-"""The frequencies of terms and, for unknown terms, of the terms that may be meant."""
+"""The frequencies of terms and, for unknown terms, of their likely meanings."""
 
 _HOLDING = """
     SELECT u.key FROM nugget.postings p CROSS JOIN LATERAL unnest(p.keys) AS u(key)
@@ -51,7 +51,7 @@ DOCUMENTS = {
         SELECT key, title, tags, content FROM nugget.units
         WHERE space = %(space)s AND key IN ({_HOLDING.format(kind=UNITS)}) ORDER BY key""",
 }
-"""The texts of the documents that hold all of some terms, to look for where these stand."""
+"""The texts of the documents that contain all of some terms, to find their positions."""
 
 _COSINES = """
     SELECT near.unit_key, chunk_key, cosine, -(w.embedding <#> %(vector)s::vector) AS whole,
@@ -80,7 +80,7 @@ NOTE_AROUND = f"""
     SELECT set_config('nugget.around', (SELECT string_agg(DISTINCT key::text, ',') FROM (
         SELECT unnest(%(keys)s) AS key
         UNION ALL (SELECT unnest(ARRAY[source, target]) FROM ({EDGES}) AS edges LIMIT 200)) AS found), true)"""
-"""Keep units and those related to them (200 at most, as a hub has many) for the statements of the same trip."""
+"""Keep units and at most 200 related ones (a hub has many) for the statements of the same round trip."""
 AROUND = "= ANY ((SELECT string_to_array(current_setting('nugget.around'), ',')::int[])::int[])"
 RELATED = {
     "units": f"SELECT key, {UNIT_COLUMNS} FROM nugget.units WHERE space = %(space)s AND key {AROUND}",
@@ -118,15 +118,15 @@ def units_admitted(tests: str) -> str:
 
 
 def with_admitted(tests: str) -> str:
-    """Return the beginning of a statement that finds the units which pass tests once, for ADMITTED."""
+    """Return the beginning of a statement that finds the units that pass tests once, for ADMITTED."""
     return f"WITH admitted AS MATERIALIZED ({units_admitted(tests)})"
 
 
 def by_vectors(is_filtered: bool, *, dimensions: int) -> str:
     """Return the SELECT of the nearest chunks as (key, score, unit_key); by the graph if `dimensions` are given.
 
-    The graph compares half-precision numbers and forgets some chunks, so four times as many are measured exactly. Few
-    admitted units are measured one by one: the graph would visit all that lie between them.
+    The graph compares half-precision numbers and misses some chunks, so four times as many are measured exactly. A few
+    admitted units are measured one by one, since the graph would visit all units between them.
     """
     near = "nugget.vectors WHERE space = %(space)s" + (f" AND unit_key IN ({ADMITTED})" if is_filtered else "")
     if dimensions:

@@ -1,7 +1,7 @@
-"""Publish a brain's embedded index to its space: what differs by content hash, in one transaction.
+"""Publish a brain's embedded index to its space: all units whose content hash differs, in one transaction.
 
-The embedded index has the units chunked and their vectors made before the database is touched. BM25 grows by one
-segment a publication; segments are merged afterwards, in a transaction of their own.
+Units are chunked and embedded in the embedded index before the database is touched. Each publication adds a segment
+to BM25; segments are merged afterwards, in a separate transaction.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ _TYPES = {
     "relationships": "text int4 text text",
     "postings": "text int2 text int4 int4 bytea bytea bytea",
 }
-"""The columns of the tables that rows are copied into; `bytea` stands for what is in PostgreSQL's format already."""
+"""The columns of the tables to copy into; `bytea` means that a value is already in PostgreSQL's format."""
 _TABLES = (*_TYPES, "segments", "dead")
 _DOCUMENTS_A_BATCH = 2_000
 _GROWTH = 4
-"""A segment is merged with the newer ones once they hold a fourth of it, so that few segments are rewritten seldom."""
-_INTEGERS = {4: 23, 2: 21}  # PostgreSQL's numbers of int4 and int2, by size
+"""A segment is merged with newer ones once they reach a quarter of its size, which keeps segments and rewrites few."""
+_INTEGERS = {4: 23, 2: 21}  # PostgreSQL's OIDs of int4 and int2, by size
 _GRAPH_BYTES, _MOST_GRAPH_BYTES = 1_200, 2 << 30
-"""Memory for making a graph, for each chunk and at most: a graph that does not fit takes many times as long."""
+"""Memory for making a graph, per chunk and at most; a graph that does not fit takes many times as long."""
 _ROOM_FOR_GRAPH = """SELECT set_config('maintenance_work_mem',
     greatest(pg_size_bytes(current_setting('maintenance_work_mem')) / 1024, %s) || 'kB', true)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedUnits:
-    """Units that a publication wrote and removed."""
+    """The numbers of units that a publication wrote and removed."""
 
     written: int = 0
     removed: int = 0
 
 
 def publish(index: Index, url: str, space: str, *, origin: str = "", rebuild: bool = False) -> PublishedUnits:
-    """Make a space hold what a brain's index holds; write only what differs, unless asked to `rebuild` it.
+    """Bring a space in line with a brain's index; write only differences, unless asked to `rebuild` it.
 
     Raises IndexUnavailable if the database cannot be written, or if the space is another brain's.
     """
     with clear_errors(), open_connection(url) as connection:
-        # The index is read no sooner: another writer may have published a later state of it.
+        # Only now is the index read, since another writer may have published a later state.
         with transaction(connection, space, writes=True), index.reading():
             result = _publish(index, connection, space, origin, rebuild=rebuild)
         if result != PublishedUnits():
@@ -79,9 +79,9 @@ def publish(index: Index, url: str, space: str, *, origin: str = "", rebuild: bo
 
 
 def space_state(index: Index, url: str, space: str) -> tuple[datetime, int]:
-    """Return when a space was last published and how many units differ from a brain's index.
+    """Return when a space was last published, and how many units differ from a brain's index.
 
-    Raises IndexUnavailable if the database cannot be reached, has another schema or no such space.
+    Raises IndexUnavailable if the database cannot be reached, or has another schema or no such space.
     """
     with clear_errors(), open_connection(url) as connection, transaction(connection, space, writes=False):
         row = connection.execute("SELECT written FROM nugget.spaces WHERE space = %s", (space,)).fetchone()
@@ -178,7 +178,7 @@ def _postings(units: Iterable[Sequence[Any]], chunks: Iterable[Sequence[Any]]) -
 def _insert(
     index: Index, connection: Connection[Any], space: str, keys: Sequence[int], hashes: Mapping[int, bytes]
 ) -> tuple[dict[int, Postings], int]:
-    """Copy units of the embedded index with their chunks and vectors; return their postings and the last key given."""
+    """Copy units with their chunks and vectors from the embedded index; return their postings and the last key."""
     last = one_value(connection, "SELECT last_key FROM nugget.spaces WHERE space = %s", space)
     own, size = partial(select_in, index.connection, values=keys), _dimensions(index)
     unit_key = {key: last + at for at, key in enumerate(keys, start=1)}
@@ -210,7 +210,7 @@ def _insert(
 def _add_segment(
     connection: Connection[Any], space: str, gained: Mapping[int, Postings], lost: Mapping[int, Postings], last: int
 ) -> None:
-    """Write the postings of what came as a segment; its counts are less what went."""
+    """Write the postings of new units as a segment, whose counts also subtract removed ones."""
     nothing = (array("i"), array("h"), array("i"))
     for kind in (CHUNKS, UNITS):
         new, old = gained[kind], lost[kind]
@@ -230,7 +230,7 @@ def _add_segment(
 
 
 def _merge_segments(connection: Connection[Any], space: str) -> None:
-    """Join the newest segments that are about of one size; all of them, once a fifth of the documents is dead."""
+    """Merge the newest segments of about the same size, or all once a fifth of the documents is dead."""
     for kind in (CHUNKS, UNITS):
         where = "WHERE space = %s AND kind = %s"
         rows = connection.execute(
@@ -249,7 +249,7 @@ def _merge_segments(connection: Connection[Any], space: str) -> None:
 
 
 def _merge(connection: Connection[Any], space: str, kind: int, *, oldest: int, below: int) -> None:
-    """Replace the segments from `oldest` on by one without dead documents; `below` is the last key before them."""
+    """Replace the segments from `oldest` on with one without dead documents; `below` is the last key before them."""
     parameters = {"space": space, "kind": kind, "oldest": oldest, "below": below}
     where = "space = %(space)s AND kind = %(kind)s"
     connection.execute(
@@ -286,7 +286,7 @@ def _merge(connection: Connection[Any], space: str, kind: int, *, oldest: int, b
 def _copy(connection: Connection[Any], space: str, table: str, rows: Iterable[Sequence[Any]]) -> None:
     """Copy rows into a table, in PostgreSQL's binary format.
 
-    By way of a temporary table, because COPY does not write where row-level security holds.
+    It goes through a temporary table, because COPY cannot write to tables with row-level security.
     """
     connection.execute(f"CREATE TEMPORARY TABLE incoming (LIKE nugget.{table}) ON COMMIT DROP")
     with connection.cursor() as cursor, cursor.copy("COPY incoming FROM STDIN (FORMAT BINARY)") as copy:
@@ -303,7 +303,7 @@ def _vector(embedding: bytes, dimensions: int) -> bytes:
 
     values = np.frombuffer(embedding, "<f4", len(embedding) // 4)
     if len(embedding) != 4 * dimensions or not np.isfinite(values).all():
-        raise IndexUnavailable("A vector of the index is not a row of numbers.", hint="Run: nugget rebuild")
+        raise IndexUnavailable("A vector of the index is not a list of numbers.", hint="Run: nugget rebuild")
     return struct.pack(">HH", len(values), 0) + values.astype(">f4").tobytes()
 
 
