@@ -1,6 +1,6 @@
 """Write Nugget's own files privately and atomically, under any umask, and start the processes that work on them.
 
-Everything under `$NUGGET_HOME` and in a brain's `.nugget` is made here, so that nobody else on the machine can read it.
+Everything in `$NUGGET_HOME` and a brain's `.nugget` is created here, so that nobody else on the machine can read it.
 Standard library only, because the hooks import it: they must end within a fraction of the 1.5 s that Claude Code gives
 all SessionEnd hooks together.
 """
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from typing import IO, Any
 
 GUARD = "NUGGET_CAPTURING"
-"""Set for the worker and so for every process that it starts: a session that we started is not captured."""
+"""Set for the worker and every process that it starts, so that sessions started by Nugget are not captured."""
 WORKER_LOCK = "NUGGET_WORKER_LOCK"
-"""Names the descriptor of the queue's lock that a worker inherits from who started it."""
+"""Names the descriptor of the queue's lock, which a worker inherits."""
 REVIEW_STATE = "review.json"
-"""The file in the queue's folder with, by brain, how many proposals wait and how many were merged."""
+"""The file in the queue's folder with the numbers of waiting and merged proposals by brain."""
 FOLLOW_EVERY_S = 300
-"""Background processes look at the remote of a brain no more often than this."""
+"""Background processes check the remote of a brain at most this often."""
 STARTED: list[int] = []
-"""Ids of detached processes that have not been seen to end."""
+"""Ids of detached processes that are not known to have ended."""
 _FILE_MODE, _FOLDER_MODE = 0o600, 0o700
 
 StrPath = str | os.PathLike[str]
 
 
 class OutOfTime(BaseException):
-    """Raised when a block takes too long. Not an OSError, after which code that reads files goes on."""
+    """Raised when a block takes too long. It is not an OSError, which code that reads files would ignore."""
 
 
 def private_folder(path: StrPath) -> None:
-    """Make a folder, and its missing parents, that only their owner can enter."""
+    """Make a folder and its missing parents, which only their owner can enter."""
     path = os.fspath(path)
     if os.path.isdir(path):
         return
@@ -51,7 +51,7 @@ def private_folder(path: StrPath) -> None:
         private_folder(parent)
     try:
         os.mkdir(path, _FOLDER_MODE)
-        os.chmod(path, _FOLDER_MODE)  # a umask may have taken the owner's rights as well
+        os.chmod(path, _FOLDER_MODE)  # a umask may have removed the owner's rights too
     except FileExistsError:
         if not os.path.isdir(path):
             raise
@@ -67,7 +67,7 @@ def private_file(path: StrPath) -> None:
 
 
 def open_private(path: StrPath, mode: str) -> IO[Any]:
-    """Open a private file of ours as `open` does, in UTF-8 unless `mode` is binary; its folder is made first."""
+    """Open one of Nugget's private files as `open` does, in UTF-8 unless `mode` is binary; its folder is made first."""
     private_folder(os.path.dirname(path))
     text = {} if "b" in mode else {"encoding": "utf-8", "errors": "replace"}
     return open(path, mode, opener=_open, **text)  # type: ignore[call-overload,no-any-return]
@@ -198,8 +198,8 @@ def start_worker(home: StrPath, *arguments: str) -> bool:
         return False
     try:
         command = [sys.executable, "-P", "-m", "nugget.app.worker", *arguments]
-        # The worker leaves the folder that a relative path starts from. One thread is enough for what numpy does
-        # here, and starting more costs 50 ms.
+        # The worker changes its folder, which breaks relative paths. One thread is enough for numpy's work here, and
+        # starting more costs 50 ms.
         variables = {GUARD: "1", "NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}
         inherited = {WORKER_LOCK: str(lock)} if system.IS_POSIX else {}
         start_detached(command, keep=lock, variables={**variables, **inherited})
@@ -213,7 +213,7 @@ def start_detached(command: Sequence[str], *, keep: int, variables: Mapping[str,
 
     It inherits the descriptor `keep`, such as that of a lock, and gets `variables` on top of the environment.
     """
-    # Those that have ended would stay as zombies of a long-lived server.
+    # Ended processes would stay as zombies of a long-lived server.
     STARTED[:] = [process for process in STARTED if not system.has_ended(process)]
     if process := system.spawn(command, {**os.environ, **(variables or {})}, keep=keep):
         STARTED.append(process)
@@ -236,7 +236,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def resource(name: str) -> Path:
-    """Return the path of a folder or file that comes with Nugget, such as `brain-template`."""
+    """Return the path of a folder or file that ships with Nugget, such as `brain-template`."""
     from pathlib import Path
 
     from nugget.errors import NuggetError
@@ -249,7 +249,7 @@ def resource(name: str) -> Path:
 
 
 def make_private(*roots: StrPath) -> list[str]:
-    """Remove other users' rights from everything of ours in and under `roots`; return what changed."""
+    """Remove other users' rights from all of Nugget's files in and under `roots`; return those that changed."""
     changed = []
     for root in roots:
         inside = (os.path.join(folder, name) for folder, folders, files in os.walk(root) for name in (*folders, *files))
@@ -264,7 +264,7 @@ def make_private(*roots: StrPath) -> list[str]:
 
 
 def _open(path: StrPath, flags: int) -> int:
-    """Open a file, creating it if it is missing; a file of ours that others can read becomes private."""
+    """Open a file, creating it if it is missing; an own file that others can read becomes private."""
     descriptor = os.open(path, flags | os.O_CREAT, _FILE_MODE)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != _FILE_MODE and found.st_uid == system.user_id():

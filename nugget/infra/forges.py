@@ -1,4 +1,4 @@
-"""The forge that a brain's remote is on: pull requests on GitHub through PyGithub, on GitLab through python-gitlab.
+"""The forge of a brain's remote: pull requests on GitHub through PyGithub, on GitLab through python-gitlab.
 
 Endpoints: docs.github.com/en/rest/pulls/pulls, .../using-the-rest-api/rate-limits; docs.gitlab.com/api/merge_requests,
 .../api/notes.
@@ -34,7 +34,7 @@ MAX_TITLE_CHARS, MAX_BODY_CHARS = 250, 65_000
 _REFUSALS = {
     401: ("{self.forge} does not accept the token ({reason}).", "{self.renewal}"),
     403: ("The token may not do that in {self.name} ({reason}).", "{self.rights}"),
-    404: ("{self.forge} knows no {self.thing} {self.name}, or does not show it to this token.",
+    404: ("{self.forge} has no {self.thing} {self.name}, or does not show it to this token.",
           "Look at `git remote -v` in the brain and at what the token may see."),
     429: ("{self.forge}'s rate limit is used up ({reason}).", "Try again in some minutes."),
 }  # fmt: skip
@@ -78,7 +78,7 @@ class Forge(Protocol):
     token: str
 
     def current_name(self) -> str:
-        """Return the repository's name now: a forge answers for a renamed one under both."""
+        """Return the current name of the repository; a forge accepts the old name of a renamed one."""
         with self._errors():
             return self._name_now()
 
@@ -103,7 +103,7 @@ class Forge(Protocol):
             raise
 
     def merge_pull(self, number: int, *, head: str) -> str:
-        """Merge a pull request whose branch still ends in `head`, in a way that the repository allows.
+        """Merge a pull request whose branch still points at `head`, in a way that the repository allows.
 
         Returns the new commit. Raises ForgeError, with the address of its page, if a rule or a conflict forbids it.
         """
@@ -125,9 +125,9 @@ class Forge(Protocol):
             self._label(number, labels)
 
     def close_pull(self, number: int, *, comment: str) -> PullRequest:
-        """Close a pull request, and say why in a comment; one that is not open any more is left as it is.
+        """Close a pull request, and say why in a comment; one that is no longer open is left as it is.
 
-        Closed first: a try that failed in between is not followed by a second comment.
+        It is closed first, so that a retry after a failure does not add a second comment.
         """
         if (found := self.pull(number)).state != "open":
             return found
@@ -163,7 +163,7 @@ class Forge(Protocol):
 
     def _refusal(self, status: int, words: str) -> ForgeError:
         if status >= 500:
-            return ForgeError(f"{self.forge} has a fault of its own ({status}).", hint="Try again later.")
+            return ForgeError(f"{self.forge} has an internal error ({status}).", hint="Try again later.")
         plain = re.sub(r"[^ -~…]", "?", " ".join(words.split()).replace(self.token, "…"))
         reason = plain[:300].rstrip(".") or "no reason was given"
         status = 429 if status == 403 and "rate limit" in reason.lower() else status
@@ -203,7 +203,7 @@ class GitHub(Forge):
         self._remote.get_pull(number).edit(title=title, body=body)
 
     def _label(self, number: int, labels: Sequence[str]) -> None:
-        # Not `Issue.add_to_labels`: it sends a bare list, which GitHub's description of its API does not hold.
+        # Not `Issue.add_to_labels`: it sends a bare list, which GitHub's API description does not allow.
         address = f"{self._remote.url}/issues/{number}/labels"
         self._remote.requester.requestJsonAndCheck("POST", address, input={"labels": list(labels)})
 
@@ -281,7 +281,7 @@ class GitLab(Forge):
         return _of_gitlab(self._merges.create(wanted))
 
     def _merge(self, number: int, head: str) -> str:
-        # Not `merge(sha=...)`: it sends the commit in the query, which GitLab's description of its API does not hold.
+        # Not `merge(sha=...)`: it sends the commit in the query, which GitLab's API description does not allow.
         self._merges.gitlab.http_put(f"{self._merges.path}/{number}/merge", post_data={"sha": head})
         if (merged := _of_gitlab(self._merges.get(number)).merged_as) is None:
             raise ValueError("not merged")
@@ -300,7 +300,7 @@ class GitLab(Forge):
 
 
 def fitting(body: str) -> str:
-    """Return the text of a pull request, shortened to what GitHub takes."""
+    """Return the text of a pull request, shortened to GitHub's limit."""
     return body if len(body) <= MAX_BODY_CHARS else body[: MAX_BODY_CHARS - 20] + "\n\n(shortened)"
 
 
@@ -325,7 +325,7 @@ def _retry() -> Retry:
 
 
 def _of_github(pull: GitHubPullRequest) -> PullRequest:
-    """Return the values of a pull request."""
+    """Return a pull request of GitHub as our value."""
     if pull.state not in ("open", "closed"):
         raise ValueError("no state")
     merged = pull.merged_at is not None

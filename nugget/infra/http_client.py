@@ -1,4 +1,4 @@
-"""Plain requests to servers that we know; redirects are not followed."""
+"""Plain requests to known servers; redirects are not followed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNTRUSTED = "its certificate is not trusted{}; SSL_CERT_FILE can name the file o
 
 
 def send(url: str, body: object, headers: Mapping[str, str], *, until: float) -> tuple[int, bytes]:
-    """Send a POST of bytes or of JSON, or a GET for None, again while the server is overloaded, as it asks.
+    """Send a POST of bytes or JSON, or a GET for None; retry as the server asks while it is overloaded.
 
     Returns the last status and reply. Raises TimeoutError at `until`, a value of time.monotonic;
     ConnectionRefusedError if nothing could be sent, ConnectionError if the connection failed later, ValueError for a
@@ -49,7 +49,7 @@ def send(url: str, body: object, headers: Mapping[str, str], *, until: float) ->
 
 
 def untrusted(error: BaseException | None) -> str:
-    """Return the words for a connection that failed over the server's certificate, else an empty string."""
+    """Return a sentence for an untrusted certificate, else an empty string."""
     import ssl
 
     while error:

@@ -1,4 +1,4 @@
-"""Remotes: clone, fetch and push through git, with time limits; and the forge that opens pull requests for one.
+"""Remotes: clone, fetch and push through git, with time limits, and find the forge that opens pull requests.
 
 Credential helpers, ssh and http settings are the user's own, never those of the repository's configuration. Nothing
 here ever asks for a password. Errors say what a person can do: about the credentials, the permission, a rule of the
@@ -34,20 +34,20 @@ _CLONE_TIMEOUT_S = 600.0
 _PROTOCOLS = "file:git:http:https:ssh"
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
 _RECEIVING: tuple[Setting, ...] = (("receive.autogc", "false"), ("receive.denyCurrentBranch", "refuse"))
-"""Keep a remote on this machine from collecting garbage and from changing its checkout."""
+"""Keep a remote on this machine from garbage collection and from updating its checkout."""
 _OF_THE_NETWORK = r"^(credential|http|ssh)\."
 _KEPT_VARIABLES = frozenset(
     "GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_SSL_NO_VERIFY GIT_PROXY_COMMAND".split()
 )
 _REFUSED = r"GH006|GH013|protected branch|hook declined|push declined|error: 403|Permission to .* denied|Write access"
-"""Words of git and GitHub for a refused push that trying again does not change."""
+"""Words of git and GitHub for a refused push for which a retry is useless."""
 _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"GH006|GH013|protected branch|hook declined|push declined",
      "the remote does not take the branch: {rule}", "Ask whoever looks after the remote's rules, then publish again."),
     (r"certificate (verification failed|problem)", UNTRUSTED.format(""), "Look at the address of the remote, too."),
     (r"did not end in time|Could not resolve host|Failed to connect|Connection (refused|reset|timed out)|unable to conn"
      r"ect|Network is unreachable|Operation too slow|unexpected disconnect|hung up|early EOF|error: 5\d\d",
-     "the remote cannot be reached", "Look at the network; nothing is lost, and the next attempt goes on from here."),
+     "the remote cannot be reached", "Check the network; nothing is lost, and the next attempt continues from here."),
     (r"Authentication failed|could not read (Username|Password)|Invalid username|error: 401|Bad credentials",
      "the remote does not accept the token or password", "Renew GITHUB_TOKEN, or run `gh auth login`."),
     (r"error: 30\d|redirect",
@@ -62,7 +62,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
-    """A remote with the address it is reached at. `token` goes to that address alone, and only over http(s)."""
+    """A remote and its address; `token` goes only to that address, and only over http(s)."""
 
     name: str
     url: str
@@ -78,7 +78,7 @@ class Target(NamedTuple):
 
 
 def find_target(remote: Remote, environment: Environment) -> Target | str:
-    """Return where proposals for a remote go, or the reason why they stay local. Makes no network call."""
+    """Return the target of proposals for a remote, or the reason why they stay local. Makes no network call."""
     url, api_url = remote.url, environment.github_api_url
     server = (environment.variables.get(GITLAB_VARIABLE) or "https://gitlab.com").rstrip("/")
     open_by_name: Callable[[str], Forge]
@@ -96,7 +96,7 @@ def find_target(remote: Remote, environment: Environment) -> Target | str:
 
 
 def may_see_token(url: str, environment: Environment) -> bool:
-    """Return True if a token may be sent to a remote: encrypted, or to the very server that the settings name."""
+    """Return True if a token may be sent to a remote: encrypted, or to the exact server in the settings."""
     servers = [environment.github_api_url, environment.variables.get(GITLAB_VARIABLE)]
     named = {urlsplit(server).netloc for server in servers if server}
     return url.startswith("https://") or urlsplit(url).netloc.rpartition("@")[2] in named
@@ -122,19 +122,19 @@ def find_token(environment: Environment) -> str | None:
 
 
 def web_host(api_url: str | None) -> str:
-    """Return the host that repositories are cloned from: `api.github.com` answers for `github.com`."""
+    """Return the host to clone from; `api.github.com` belongs to `github.com`."""
     return (urlsplit(api_url or API_URL).hostname or "").removeprefix("api.")
 
 
 def repository_name(url: str, *, api_url: str | None) -> str | None:
-    """Return `owner/name` of a remote that is on this GitHub, None for one that is elsewhere."""
+    """Return `owner/name` of a remote on this GitHub, or None."""
     host, path = host_and_path(url)
     named = re.fullmatch(r"/*([\w.-]+/[\w.-]+?)(?:\.git)?/*", path)
     return named[1] if named and host.removeprefix("ssh.") == web_host(api_url) else None
 
 
 def project_path(url: str, *, server: str) -> str | None:
-    """Return `group/project` of a remote on this GitLab, None for one that is elsewhere."""
+    """Return `group/project` of a remote on this GitLab, or None."""
     host, path = host_and_path(url)
     named = re.fullmatch(r"/*((?:[\w.-]+/)+[\w.-]+?)(?:\.git)?/*", path)
     return named[1] if named and host == urlsplit(server).hostname else None
@@ -153,8 +153,8 @@ def find_remote(repo: Path) -> Remote | None:
 def default_branch(repo: Path, remote: Remote) -> str | None:
     """Return the remote's default branch, None if it has no commit. Raises GitError if it cannot be reached.
 
-    The HEAD of a repository made by `git init --bare` may name a branch that nobody has pushed: then it is `main`, or
-    the only branch that is there.
+    The HEAD of a repository made by `git init --bare` may name a branch that nobody has pushed; then `main` or the only
+    branch is taken.
     """
     listed = _talk(repo, remote, "ls-remote", "--symref", _upload_from(repo, remote), "--", remote.name, "HEAD")
     name = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listed, re.MULTILINE)
@@ -185,10 +185,10 @@ def clone(url: str, folder: Path) -> None:
 
 
 def push(repo: Path, remote: Remote, sha: str | None, *, branch: str, replacing: str | None = None) -> bool:
-    """Let `branch` on the remote be `sha`, or delete it (None); False if it holds commits of its own, which stay.
+    """Set `branch` on the remote to `sha`, or delete it (None); return False if it has commits of its own, which stay.
 
-    `replacing` is the commit that we put there before: only while it still stands there may it be deleted, or replaced
-    by one that does not build on it. Raises GitError when the remote refuses or cannot be reached.
+    `replacing` is the commit that we pushed before: only if the branch still points at it may it be deleted, or
+    replaced by a commit that does not build on it. Raises GitError when the remote refuses or cannot be reached.
     """
     ref = f"refs/heads/{branch}"
     lease = [f"--force-with-lease={ref}:{replacing}"] if replacing else []
@@ -199,15 +199,15 @@ def push(repo: Path, remote: Remote, sha: str | None, *, branch: str, replacing:
 
 
 def _upload_from(repo: Path, remote: Remote) -> str:
-    """Return the option for the address that is fetched from, which may differ from the one that is pushed to."""
+    """Return the option for the fetch address, which may differ from the push address."""
     found = run(repo, "remote", "get-url", "--", remote.name, check=False).decode("utf-8", "replace").strip()
     return f"--upload-pack={_program('upload-pack', found or remote.url)}"
 
 
 def _program(name: str, url: str, settings: tuple[Setting, ...] = ()) -> str:
-    """Return the program that serves a remote, whatever remote.<name>.uploadpack or receivepack names.
+    """Return the program that serves a remote, regardless of remote.<name>.uploadpack or receivepack.
 
-    If the remote is a folder the program runs here, with that folder's configuration and hooks: git hands none of our
+    If the remote is a folder, the program runs here, with that folder's configuration and hooks: git does not pass our
     settings on to it.
     """
     is_folder = url.startswith("file://") or ":" not in url.split("/", 1)[0]
@@ -217,8 +217,8 @@ def _program(name: str, url: str, settings: tuple[Setting, ...] = ()) -> str:
 
 
 def _talk(repo: Path, remote: Remote, *args: str, timeout_s: float = _FETCH_TIMEOUT_S, kept: str = "") -> str:
-    """Return the standard output of a git command that uses the network, "" if it refuses with words of `kept`."""
-    # Whatever sends is the user's own: of the brain's configuration only the address of the remote counts.
+    """Return the output of a git command that uses the network, or "" if its refusal matches `kept`."""
+    # Only the user's own programs send; the brain's configuration provides just the remote's address.
     found = start(repo, ("config", "-z", "--name-only", "--get-regexp", _OF_THE_NETWORK)).stdout.split(b"\0")
     settings = [(key, "true" if key.endswith(".sslverify") else "") for key in map(os.fsdecode, found) if key]
     settings += [("credential.helper", ""), *user_settings(repo, _OF_THE_NETWORK)]
@@ -237,10 +237,10 @@ def _talk(repo: Path, remote: Remote, *args: str, timeout_s: float = _FETCH_TIME
 
 
 def _variables(repo: Path) -> dict[str, str]:
-    """Return what the user's environment says about the network, with ssh never asking."""
+    """Return the user's variables about the network, and make ssh never ask."""
     given = read_environment().variables
     kept = {name: value for name, value in given.items() if name in _KEPT_VARIABLES}
-    if certificates := given.get("SSL_CERT_FILE"):  # libcurl looks at its own file alone
+    if certificates := given.get("SSL_CERT_FILE"):  # libcurl reads only its own file
         kept.setdefault("GIT_SSL_CAINFO", certificates)
     chosen = [value for _, value in user_settings(repo, r"^core\.sshcommand$")]
     if "GIT_SSH_COMMAND" in kept or chosen or "GIT_SSH" not in kept:
@@ -262,7 +262,7 @@ def _token_header(remote: Remote) -> list[Setting]:
 
 
 def _error(output: str, verb: str, remote: Remote) -> GitError:
-    """Return the error for git's output, in words that say what to do."""
+    """Return the error for git's output, with what to do."""
     output = _without_secrets(output, remote)
     lines = [line.strip() for line in output.splitlines() if re.match(r"\s*(fatal|error|remote|!)", line)]
     first = (lines or ["no reason was given"])[0][:300]

@@ -1,9 +1,9 @@
 """The client of the resident server: one process that answers all windows of one `$NUGGET_HOME`.
 
-`nugget serve` over stdio pipes its client's bytes to it, so a window costs a bare Python instead of a model, and starts
-it if it does not run. Hooks and commands use its model. It listens on a Unix socket in a folder that
-only its owner can enter, so nobody else can ask, and no other program can take its place as one can take a port.
-Standard library only: this is all that a window runs.
+`nugget serve` over stdio starts it if necessary and pipes its client's bytes to it, so a window costs a bare Python
+instead of a model. Hooks and commands use its model. It listens on a Unix socket in a folder that only its owner can
+enter, so nobody else can ask, and no other program can take its place, as with a port. Standard library only, since
+this is all that a window runs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from nugget import __version__
 from nugget.infra import files, system
 
 PATIENCE_S, START_PATIENCE_S, _IDLE_S = 0.1, 12.0, 600.0
-"""The time that a hook waits for an answer, a window for a new server, and the server for another window."""
+"""How long a hook waits for an answer, a window for a new server, and the server for another window."""
 READY = b"\n"
 """Sent by the server before it takes the first byte of a window's client."""
 WINDOW_VARIABLES = ("NUGGET_BRAIN", "CLAUDE_CODE_SESSION_ID")
-"""The environment variables that a window sends along; in all others its server is like it."""
+"""The variables that a window sends along; all others are the same in its server."""
 
 _VARIABLES = tuple(
     "NUGGET_ ANTHROPIC_ OPENAI_ VOYAGE_ GITHUB_ GH_ AISH_ CLAUDE_CONFIG_DIR HOME TZ SSL_ KF_ HF_"
@@ -37,7 +37,7 @@ _OPTIONS = {"--brain": "brain", "--as": "identity", "--compat": "compat"}
 
 
 def idle_s() -> float:
-    """Return how many seconds the resident server outlives its last window; 0 without a server, as on Windows."""
+    """Return for how many seconds the resident server outlives its last window; 0 without a server, as on Windows."""
     if not system.IS_POSIX:
         return 0.0
     with suppress(ValueError):
@@ -59,7 +59,7 @@ def socket_file(home: files.StrPath) -> str:
 
 
 def ask(home: files.StrPath, question: Mapping[str, object], timeout_s: float = PATIENCE_S) -> dict[str, object] | None:
-    """Return the answer of the resident server; None if none runs, or it takes longer. Raises nothing."""
+    """Return the answer of the resident server, or None if none runs or it takes longer. Raises nothing."""
     try:
         with connect(socket_file(home), timeout_s) as asked:
             asked.sendall(json.dumps(question).encode())
@@ -73,7 +73,7 @@ def ask(home: files.StrPath, question: Mapping[str, object], timeout_s: float = 
 def forward(home: files.StrPath, arguments: Sequence[str]) -> int | None:
     """Run `nugget serve <arguments>` by piping stdin and stdout to the resident server; return the exit code.
 
-    None, before reading stdin, if this is another command or no server can be started.
+    Return None, before reading stdin, if this is another command or no server can be started.
     """
     given = dict(zip(arguments[::2], arguments[1::2], strict=False))
     if len(arguments) % 2 or not given.keys() <= _OPTIONS.keys() or sys.stdin.isatty() or idle_s() <= 0:
@@ -133,7 +133,7 @@ def _connected(home: files.StrPath, options: dict[str, str]) -> socket.socket | 
             except OSError:
                 if (lock := files.try_lock(f"{file}.lock")) is not None:
                     with os.fdopen(lock):  # the server keeps it while it lives
-                        if is_started:  # it has ended at once
+                        if is_started:  # it ended at once
                             return None
                         is_started = True
                         command = [sys.executable, "-P", "-c", "from nugget import mcp; mcp.serve_windows()", file]

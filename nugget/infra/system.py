@@ -1,4 +1,4 @@
-"""The differences between POSIX systems and Windows; every call that Windows lacks is made here and nowhere else.
+"""The differences between POSIX systems and Windows: only this module makes calls that Windows lacks.
 
 Each docstring says what happens on Windows. Standard library only, because the hooks import it.
 """
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 IS_POSIX = hasattr(os, "posix_spawn")
-"""False on Windows. The calls are looked for, not the name of the system."""
+"""False on Windows, detected by its calls and not by the system's name."""
 OTHERS = 0o077 if IS_POSIX else 0
-"""The rights of other users in a mode; on Windows none, where the folder of a user is closed to others by its ACL."""
+"""The rights of other users in a mode; none on Windows, where an ACL closes a user's folder to others."""
 _LOCKED_BYTE = 1 << 30
-"""Windows locks bytes, which nobody else can read then: one that no lock file reaches."""
+"""The byte to lock on Windows, beyond the end of any lock file, since a locked byte cannot be read."""
 
 
 def user_id() -> int:
-    """Return the id of the user; on Windows 0, which is the owner in every `stat` there."""
+    """Return the id of the user; 0 on Windows, as in every `stat` there."""
     return os.getuid() if IS_POSIX else 0
 
 
 def is_own_group(group: int) -> bool:
-    """Return True if a group has no member but the user, as many systems give to each; on Windows always."""
+    """Return True if the user is the only member of a group, as on many systems; always on Windows."""
     if not IS_POSIX:
         return True
     import grp

@@ -1,7 +1,7 @@
-"""Identify the code repository of a folder: worktrees, clones and renamed folders share one identity.
+"""Identify the code repository of a folder; worktrees, clones and renamed folders share one identity.
 
-The identity is made of the first of these that exists: the address of the remote, the first commit of a repository
-without one, the git folder of a repository without commits, the path of a folder without git. Addresses are compared
+The identity comes from the first of these that exists: the address of the remote, the first commit, the git folder
+(without commits), or the path of the folder (without git). Addresses are compared
 without scheme, user, port, `.git` and case, so that a clone over ssh and one over https are the same workspace.
 """
 
@@ -22,7 +22,7 @@ from nugget.infra import git
 from nugget.models import EventKind, Session
 
 _ACCOUNT_ALIAS = r"\A((?:github|gitlab)\.com|bitbucket\.org)-.+"
-"""`git@github.com-work:...`, by which people keep two accounts apart in their ssh configuration."""
+"""`git@github.com-work:...`, which people use in their ssh configuration to keep two accounts apart."""
 _SIDE_FOLDER = r"(.+?)/(?:\.claude/worktrees|\.worktrees)/[^/]+(?=/|\Z)"
 """The folders of worktrees that agents put inside the repository itself."""
 
@@ -42,7 +42,7 @@ class Workspace:
 
 
 def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = None) -> Workspace:
-    """Return the workspace of a folder; of one that is gone, the repository it was in, if that still exists.
+    """Return the workspace of a folder, or for a deleted one the repository it was in, if that still exists.
 
     A folder without git is a workspace of its own, unless `is_known` accepts the identity of one of its parents,
     where a session was started.
@@ -83,7 +83,7 @@ class WorkspaceFinder:
         return self.found[top]
 
     def of_session(self, session: Session) -> dict[str, list[Workspace]]:
-        """Return the workspaces that a session worked in with their checkouts, that of its own folder first.
+        """Return the workspaces that a session worked in, with their checkouts; the one of its own folder comes first.
 
         Files that it edited in another repository count too.
         """
@@ -109,8 +109,8 @@ def _top(folder: Path) -> Path | None:
 def relative_path(workspace: Workspace, path: str, *, folder: str | None = None) -> str | None:
     """Return a path as an agent named it, relative to the workspace with `/`; None for the root and for paths outside.
 
-    A relative path is meant from `folder`, else from the root. A worktree that stands inside the repository
-    (`.claude/worktrees/<name>/`) is looked through.
+    A relative path starts at `folder`, else at the root. The prefix of a worktree inside the repository
+    (`.claude/worktrees/<name>/`) is removed.
     """
     if not path or "\0" in path:
         return None
@@ -144,7 +144,7 @@ def normalised_remote(url: str) -> str | None:
 def host_and_path(url: str) -> tuple[str, str]:
     """Return the host and the path of a remote's address, also of `user@host:path`; no host on this machine."""
     url = url.strip()
-    if "://" not in url:  # one letter before the colon is a drive of Windows
+    if "://" not in url:  # one letter before the colon is a Windows drive
         found = re.fullmatch(r"(?:[^/@:]*@)?(\[[^\]]*\]|[^/:@]{2,}):/*(.+)", url)
         return (found[1].lower().strip("[]"), found[2].partition("?")[0]) if found else ("", "")
     with suppress(ValueError):
@@ -174,13 +174,13 @@ def _repository(folder: Path) -> Workspace | None:
         return Workspace(identity=_identity(remote, remote), root=root, name=name, common_dir=common)
     name = (main.name or "root").removesuffix(".git")
     key = f"commit:{first[-1]}" if first else f"git:{common.as_posix()}"
-    # The hash alone tells two apart; a folder's name in it would change when the folder is renamed.
+    # The hash alone distinguishes two; a folder's name would change when the folder is renamed.
     identity = _identity("repository" if first else name, key)
     return Workspace(identity=identity, root=root, name=name, common_dir=common)
 
 
 def remote_address(folder: Path) -> str | None:
-    """Return the normalised address of `origin`, else `upstream`, else the first, rewritten as git's settings say."""
+    """Return the normalised address of `origin`, else `upstream`, else the first, rewritten by git's settings."""
     lines = git.run(folder, "remote", "-v", check=False).decode("utf-8", "replace").splitlines()
     addresses: dict[str, str] = {}
     for line in lines:

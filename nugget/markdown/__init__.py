@@ -26,11 +26,11 @@ MAX_CRUMB_CHARS = 120
 """A longer heading is shortened in the breadcrumb and then also kept in the text."""
 
 MAX_CHUNKS = 2_000
-"""Chunks of a file that are indexed."""
+"""The most chunks of a file that are indexed."""
 MAX_LINES = 20_000
-"""Lines of a file that are parsed: markdown-it-py takes up to 60 µs for one."""
+"""The most lines of a file that are parsed: markdown-it-py takes up to 60 µs for one."""
 _MANY_CHARS = 100 * MAX_CHUNKS
-"""A shorter body of fewer lines than MAX_CHUNKS makes fewer chunks than that."""
+"""A shorter body with fewer than MAX_CHUNKS lines makes fewer chunks than that."""
 
 _FIRST_H1 = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))* {0,3}#[ \t]+([^\r\n]*)(?:[\r\n]|\Z)")
 
@@ -39,8 +39,7 @@ _FIRST_H1 = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))* {0,3}#[ \t]+([^\r\n]*)(?:[\r\
 class _Section:
     """A heading with the text up to the next heading: lines `start` (its heading) or `content` to `end`.
 
-    `blocks` are the (line, token) indexes at which its top-level blocks start, `token_end` the index behind its last
-    token.
+    `blocks` are the (line, token) indexes of its top-level blocks, `token_end` the index after its last token.
     """
 
     crumbs: tuple[str, ...]
@@ -81,8 +80,8 @@ def body_below_title(body: str) -> str:
 def chunk_markdown(body: str, *, title: str, count_tokens: CountTokens = estimate_tokens) -> list[Chunk]:
     """Cut a body into at most MAX_CHUNKS chunks, in order; an empty list if the body is blank.
 
-    Sections are split at headings; what is too long is split at its blocks, then list entries, lines, sentences,
-    words; what is too short joins the next section of the same parent (else the one before). A chunk's breadcrumb
+    Sections are split at headings; long ones are split at their blocks, then list entries, lines, sentences, words;
+    short ones join the next section of the same parent (else the previous one). A chunk's breadcrumb
     is the path of headings above all of its text; the last of them is not repeated in the text.
     `count_tokens` is called about once a section.
     """
@@ -90,7 +89,7 @@ def chunk_markdown(body: str, *, title: str, count_tokens: CountTokens = estimat
 
 
 def left_out(body: str) -> str | None:
-    """Return which part of a body is too long to be indexed, for a problem."""
+    """Return the text of a problem if a body is too long to be indexed whole."""
     lines = plain_line_ends(body).count("\n") + 1
     if lines > MAX_LINES:
         return f"has {lines:,} lines; only the first {MAX_LINES:,} are indexed: split it into several files"
@@ -223,12 +222,12 @@ def _join_small(sections: Sequence[_Section]) -> list[list[_Section]]:
 
 
 def _join_back(groups: list[list[_Section]], sizes: list[int]) -> None:
-    """Join the last run, when it is still too small, with the one before it under the same parent."""
+    """Join the last run, if it is still too small, with the previous one under the same parent."""
     if len(groups) < 2 or sizes[-1] >= MIN_TOKENS or sizes[-2] + sizes[-1] > MAX_TOKENS:
         return
     parent = groups[-1][0].crumbs[:-1]
     shared = _common(section.crumbs for section in [*groups[-2], groups[-1][0]])
-    # From a deeper section back up, the headings above that one would be lost: they are in its breadcrumb only.
+    # Joining a deeper section would lose its headings, which are only in its breadcrumb.
     if groups[-2][0].level <= groups[-1][0].level and len(shared) >= max(1, len(parent)):
         last, last_size = groups.pop(), sizes.pop()
         groups[-1].extend(last)

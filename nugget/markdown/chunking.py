@@ -17,14 +17,14 @@ CountTokens = Callable[[str], int]
 """A function that counts the tokens of a text; the counts of joined texts about add up."""
 
 MAX_TOKENS, MAX_CODE_TOKENS = 200, 512
-"""A section above the one is cut at its blocks, a code fence only above the other, both without the breadcrumb.
+"""The limits above which a section is cut at its blocks and a code fence at its lines, without the breadcrumb.
 
-So small a number is what searches best: the offline embedding model reads 256 word pieces, breadcrumb included.
+Small chunks search best: the offline embedding model reads 256 word pieces, including the breadcrumb.
 """
 MIN_TOKENS = 50
 """A smaller section joins its neighbour."""
 OVERLAP_TOKENS = 24
-"""The parts of one section overlap by so much at most."""
+"""The most by which parts of one section overlap."""
 _ROOM = MAX_TOKENS - OVERLAP_TOKENS
 
 _AFTER_LINE = re.compile(r"\n")
@@ -45,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutter:
-    """Cuts a section that is too long into atoms that are small enough; joined, they are its text."""
+    """Cuts a long section into small atoms, which together are its text."""
 
     lines: Sequence[str]
     tokens: Sequence[Token]
@@ -164,7 +164,7 @@ def _split_after(text: str, boundary: re.Pattern[str]) -> list[str]:
 
 
 def pack(atoms: Sequence[Block], *, count_tokens: CountTokens) -> Iterator[str]:
-    """Yield texts filled with atoms, in order, each starting with the end of the one before."""
+    """Yield texts filled with atoms, in order, each starting with the end of the previous one."""
     runs: list[list[Block]] = []
     sizes: list[int] = []
     for atom in atoms:

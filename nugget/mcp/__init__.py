@@ -101,7 +101,7 @@ async def _serve_window(
 
 
 def make_server(session: AgentSession, *, openqed: bool = False) -> MCPServer[Any]:
-    """Return the server with its tools, which the SDK runs in threads; it warms up after its first reply."""
+    """Return the server with its tools, which the SDK runs in threads; the server warms up after its first reply."""
     server: MCPServer[Any] = MCPServer(
         "nugget", title="Nugget", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING",
         middleware=[_warm_after_first_reply(session)],
@@ -110,7 +110,7 @@ def make_server(session: AgentSession, *, openqed: bool = False) -> MCPServer[An
     _add_tool(server, session)
     if openqed:
         _add_openqed_tools(server, session)
-    with suppress(NuggetError):  # settings that cannot be read switch nothing on
+    with suppress(NuggetError):  # unreadable settings switch nothing on
         if session.takes_notes:
             _add_notes_tool(server, session)
     return server

@@ -53,7 +53,7 @@ def openqed_context(session: AgentSession, query: Query) -> dict[str, Any]:
 
 
 def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> dict[str, Any]:
-    """Return the sessions that touched a file, as many as fit into the budget. Raises NuggetError."""
+    """Return as many of the sessions that touched a file as fit in the budget. Raises NuggetError."""
     found = session.explain_code(Query("", path=path, budget_tokens=1))
     place = found.query.path or path
     room, shown = int(budget) - estimate_tokens(json.dumps(file_history_json(place, (), shown=0))), 0

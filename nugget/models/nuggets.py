@@ -58,8 +58,8 @@ class FileTouch:
 
     `path` is relative to the workspace, with `/`; `previous_path` is where a renamed file was before. The hashes are
     SHA-256 (hex) of the whole content before and after, None if absent or unknown.
-    `line_hashes` are the first 16 hex digits of the SHA-256 of each line that the agent wrote, stripped of space at
-    both ends, blank lines left out: enough to tell whose a line is, without keeping the line.
+    `line_hashes` are the first 16 hex digits of the SHA-256 of each line that the agent wrote, stripped, without blank
+    lines: enough to tell whose a line is, without keeping the line.
     """
 
     path: str

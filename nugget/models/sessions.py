@@ -37,7 +37,7 @@ _SPEAKERS: Mapping[Speaker | None, tuple[str, SpeechOrigin | None]] = {
     Speaker.QUOTED: ("somebody else's words", None),
     None: ("speaker unknown", None),
 }
-"""What is said of a speaker, and the usual origin of their words."""
+"""The description of each speaker, and the usual origin of their words."""
 
 
 def said_how(speaker: Speaker | None, origin: SpeechOrigin | None = None) -> str:
@@ -124,7 +124,7 @@ class Event:
     it came into the session. A prompt's pasted part is a `paste` with the prompt's `uuid`. For a `file_edit`, `path` is
     the file as the agent named it, `before`/`after` the replaced and the new text (None if unknown, `before` empty
     for a file that was not there), and `before_hash`/`after_hash` the SHA-256 (hex) of the whole file in UTF-8 where
-    the transcript has its content; of several edits in one call, the first has the one and the last the other.
+    the transcript has its content; for several edits in one call, the first has the former and the last the latter.
     `ok` is False for a failed command or tool, None if the outcome is unknown. `call_id` ties a
     command to its output.
     """

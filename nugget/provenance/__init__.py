@@ -34,9 +34,9 @@ from nugget.retrieval.candidates import embed_question
 from nugget.retrieval.scoring import stale_reasons as stale_units
 
 NEAREST = 50
-"""Chunks taken from vectors, at most."""
+"""The most chunks taken from vectors."""
 MEANT_FROM = 0.35
-"""Minimum cosine at which a nugget is taken to mean the like of a question."""
+"""Minimum cosine for a nugget to count as near a question in meaning."""
 _NAMED_DEFINITIONS = 5
 
 
@@ -67,8 +67,8 @@ def answer_code(
 ) -> NuggetBundle:
     """Answer a question about code; its path is relative to `folder`.
 
-    `home` is `$NUGGET_HOME`. `brain_index` adds the brain's units on the same code. `embedder` gives the model by which
-    words are compared in meaning too; it is loaded only if there are words and vectors to compare.
+    `home` is `$NUGGET_HOME`. `brain_index` adds the brain's units on the same code. `embedder` gives the model that
+    also compares words by meaning; it is loaded only if there are words and vectors to compare.
     Raises UsageError if nothing is asked, or a place or symbol cannot be found; IndexUnavailable without an index.
     """
     with opened_index(home) as connection:
@@ -102,7 +102,7 @@ def answer_code(
 def stale_reasons(
     nuggets: Sequence[Nugget], *, connection: sqlite3.Connection, checkout: Checkout, today: date
 ) -> dict[str, StaleReason]:
-    """Return id -> reason for each of these nuggets that is stale. Hashes every file they are about, once."""
+    """Return id -> reason for each stale nugget. Hashes every file that they are about once."""
     aliases = follow_renames(connection, checkout, {nugget.scope.path for nugget in nuggets if nugget.scope.path})
     place = Location(connection=connection, checkout=checkout, aliases=aliases)
     own = [one for one in nuggets if one.scope.repo == place.workspace]
@@ -110,7 +110,7 @@ def stale_reasons(
 
 
 def find_nugget(connection: sqlite3.Connection, prefix: str, *, workspace: str) -> Nugget:
-    """Return the nugget of an id, or of the beginning of one: of this workspace, else of any.
+    """Return the nugget with an id or id prefix, in this workspace or else in any.
 
     Raises UsageError if there is not exactly one.
     """
@@ -130,7 +130,7 @@ def find_nugget(connection: sqlite3.Connection, prefix: str, *, workspace: str) 
 def nuggets_below(
     nuggets: Sequence[Nugget], path: str, connection: sqlite3.Connection, checkout: Checkout
 ) -> list[Nugget]:
-    """Return the nuggets scoped to a path or to something below it, under their files' present names."""
+    """Return the nuggets scoped to a path or below it, under the present names of their files."""
     aliases = follow_renames(connection, checkout, {one.scope.path for one in nuggets if one.scope.path}, asked=path)
     wanted = aliases.get(path, path)
     present = [aliases.get(one.scope.path or "", one.scope.path or "") for one in nuggets]
@@ -140,7 +140,7 @@ def nuggets_below(
 def reviewed_units(index: Index, workspace: Workspace, *, text: str | None, today: date) -> list[Reviewed]:
     """Return the units of a brain's index that are scoped to a path or symbol of the workspace.
 
-    A unit whose scope names no repository is about any that has the path.
+    A unit whose scope names no repository applies to any that has the path.
     """
     rows = index.connection.execute(
         """SELECT key, scope_repo FROM units WHERE source = 'brain'
@@ -157,9 +157,9 @@ def reviewed_units(index: Index, workspace: Workspace, *, text: str | None, toda
 
 
 def is_about(repo: str | None, workspace: Workspace) -> bool:
-    """Return whether a unit's `scope.repo` means this workspace: its identity, its remote's address, or its name.
+    """Return whether a unit's `scope.repo` means this workspace, by identity, remote address or name.
 
-    An address may be written any way that git takes it; `acme/shop` and `shop` are enough.
+    An address may be in any form that git accepts; `acme/shop` and `shop` are enough.
     """
     if not repo:
         return True
@@ -174,7 +174,7 @@ def is_about(repo: str | None, workspace: Workspace) -> bool:
 def _meant(
     home: Path, connection: sqlite3.Connection, text: str, embedder: Callable[[], Embedder | None]
 ) -> dict[str, float]:
-    """Return id -> cosine of the nuggets near to a text in meaning, by the vectors of the machine's index."""
+    """Return id -> cosine of the nuggets near a text in meaning, by the vectors of the machine's index."""
     if connection.execute("SELECT 1 FROM unit_vectors LIMIT 1").fetchone() is None:
         return {}
     with closing(read_home(home)) as index:
@@ -205,5 +205,5 @@ def _find_symbol(query: Query, checkout: Checkout) -> tuple[Query, tuple[Definit
         return replace(query, path=paths[0]), definitions, tuple(map(str, definitions))
     if query.path is None:
         text = query.text or " ".join(part for part in symbol.replace("::", ".").split(".") if part)
-        return replace(query, text=text), (), (f"No definition of {symbol} was found; shown is what names it.",)
+        return replace(query, text=text), (), (f"No definition of {symbol} was found; nuggets that name it are shown.",)
     return query, (), (f"No definition of {symbol} was found in {query.path or 'the workspace'}.",)

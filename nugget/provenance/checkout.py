@@ -1,14 +1,14 @@
-"""The workspace of a path, and its files as they are now: SHA-256, renames, definitions, and which nuggets are stale.
+"""The workspace of a path, and the present state of its files: SHA-256, renames, definitions, and stale nuggets.
 
-Sessions record the renames that they make; git knows the others. Git is asked only if a path that nuggets are scoped to
-is gone, and only as far back as the first session.
+Sessions record the renames that they make; git knows the others. It is asked only if the path of a nugget is gone, and
+only as far back as the first session.
 
 A stale nugget is still returned, flagged with the first reason that holds, and penalised:
 
-- `file_changed`: the file's SHA-256 is not the one that the session left, or the file is gone. A nugget without a
-  recorded hash (of a folder, of the whole workspace, of a file that the session deleted) is not judged by it.
-- `superseded`: a later session has a nugget of the same path, symbol and type. Several nuggets of one session stand
-  side by side, and nuggets of the whole workspace do not supersede each other.
+- `file_changed`: the file's SHA-256 is not the one that the session left, or the file is gone. This does
+  not apply to a nugget without a recorded hash (of a folder, the workspace, or a file that the session deleted).
+- `superseded`: a later session has a nugget of the same path, symbol and type. Nuggets of one session or of the whole
+  workspace do not supersede each other.
 - `expired`: its last day has passed.
 """
 
@@ -36,15 +36,15 @@ from nugget.models.nuggets import Nugget, ScopeMatch
 from nugget.text import content_hash
 
 MAX_HASHED_BYTES = 64 * 1024 * 1024
-"""Larger files (generated, vendored) are not read for an answer: whether they changed stays unknown."""
+"""Larger files (generated, vendored) are not read, so whether they changed stays unknown."""
 _GIT_TIMEOUT_S = 5.0
-"""A history that takes longer to look through is given up; renames then stay unknown."""
+"""The time limit for reading a history; beyond it, renames stay unknown."""
 _RENAMES_ONLY = ("--diff-filter=R", "-M", "-l2000", "--name-status", "-z")
 
 
 @dataclass(slots=True)
 class Checkout:
-    """The files of a workspace, by paths relative to it. The files of a bare repository are not known."""
+    """The files of a workspace, by paths relative to it; none for a bare repository."""
 
     workspace: Workspace
     _hashes: dict[str, str | None] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Checkout:
         return self._hashes[path]
 
     def git(self, *command: str, stdin: bytes | None = None, check: bool = False) -> str | None:
-        """Return the output of git here; None if this is not a repository, or git fails or takes too long."""
+        """Return the output of git here, or None if this is not a repository, or git fails or takes too long."""
         with suppress(GitError):
             if self.workspace.common_dir is not None:
                 output = git.run(self.workspace.root, *command, check=check, timeout_s=20, stdin=stdin)
@@ -111,10 +111,9 @@ class Location:
         return [present, *(old for old, now in self.aliases.items() if now == present)]
 
     def match(self, path: str) -> ScopeMatch:
-        """Return how a scope relates to the place; the empty path is the whole workspace.
+        """Return the relation of a scope to the place; the empty path is the whole workspace.
 
-        Above and below count alike: a file is explained by what was said of its folders, a folder by what was said of
-        the files in it.
+        Above and below count alike: nuggets of a folder explain its files, and nuggets of files explain their folder.
         """
         asked, scoped = self.path, self.aliases.get(path, path)
         if asked is None:
@@ -146,8 +145,8 @@ def find_workspace_of(
 ) -> tuple[Workspace, str | None]:
     """Return the workspace of `path` and the path relative to it; without a path that of `folder`.
 
-    A relative path is meant from `folder`. The repository that the path is in counts (a submodule, not what it is in),
-    unless sessions are known of that of `folder` only. Raises UsageError for a path that is in no workspace.
+    A relative path starts at `folder`. The innermost repository of the path counts (a submodule, not its parent),
+    unless only the repository of `folder` has known sessions. Raises UsageError for a path outside any workspace.
     """
     own = find_workspace(folder, is_known=is_known)
     if path is None:
@@ -167,7 +166,7 @@ def find_workspace_of(
     if fallback is None:
         raise UsageError(
             f"{path} is outside of the workspace {own.name} ({own.root}).",
-            hint="Go to the repository that it is in, or give its path from there.",
+            hint="Change to its repository, or give its path from there.",
         )
     return fallback
 
@@ -175,9 +174,9 @@ def find_workspace_of(
 def follow_renames(
     connection: sqlite3.Connection, checkout: Checkout, scoped: Iterable[str], *, asked: str | None = None
 ) -> dict[str, str]:
-    """Return old path -> present path of files that were renamed; deleted files are not in it.
+    """Return old path -> present path of renamed files, without deleted ones.
 
-    `scoped` are the paths that nuggets are about; `asked` is the one that a question is about, which may be old too.
+    `scoped` are the paths of nuggets; `asked` is the path in a question, which may be old too.
     """
     gone = [path for path in dict.fromkeys([*scoped, *([asked] if asked else [])]) if not checkout.exists(path)]
     if not gone:
@@ -190,7 +189,7 @@ def follow_renames(
 
 
 def _resolve(gone: Sequence[str], pairs: Sequence[tuple[str, str]], checkout: Checkout) -> dict[str, str]:
-    """Follow each path from rename to rename until it is there. `pairs` are oldest first."""
+    """Follow each path through the renames to an existing one; `pairs` are oldest first."""
     steps = dict(pairs)
     found: dict[str, str] = {}
     for path in gone:
@@ -225,7 +224,7 @@ def _renames_until(root: Path, head: str, since: str) -> list[tuple[str, str]]:
 
 MAX_FILE_BYTES = 2_000_000
 MAX_FILES = 200
-"""Files that hold the name and are parsed, at most, when no file is given."""
+"""The most files with the name that are parsed if no file is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +251,8 @@ def is_symbol(name: str) -> bool:
 def find_definitions(checkout: Checkout, name: str, path: str | None = None) -> list[Definition]:
     """Return the definitions of a symbol in a file, below a folder, or (`path` None or empty) in the whole workspace.
 
-    A dotted name says what it is in: `Session.refresh`. By path and line. A file that cannot be parsed has none.
+    A dotted name includes its parents: `Session.refresh`. Definitions are sorted by path and line; unparsable files
+    have none.
     """
     is_file, wanted = path and not checkout.is_folder(path), _parts(name)
     found: list[Definition] = []
@@ -278,7 +278,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _paths_with(checkout: Checkout, word: str, folder: str) -> list[str]:
-    """Return the files of known languages below a folder that hold a word, sorted."""
+    """Return the files of known languages below a folder that contain a word, sorted."""
     where = ["--untracked"] if checkout.workspace.common_dir is not None else ["--no-index", "--exclude-standard"]
     command = ["grep", "-l", "-z", "-I", "--fixed-strings", *where, "-e", word, "--", folder]
     try:

@@ -1,8 +1,8 @@
-"""Provenance of sessions: each becomes a file of nuggets and file touches in the store, once, and again when it grows.
+"""Provenance of sessions: each becomes a file of nuggets and file touches in the store, and is read again if it grows.
 
 read -> find its workspaces -> touches (by hash) -> redact -> nuggets -> store; then, over all sessions of a workspace,
-the files that a person changed since. What was read before and is unchanged is not read again: size and time of each
-transcript are in `$NUGGET_HOME/provenance/seen.json`. Without that file everything is read again.
+the files that a person changed since. Unchanged transcripts are not read again: their sizes and times are in
+`$NUGGET_HOME/provenance/seen.json`. Without that file everything is read again.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from nugget.infra.llm import Model
 
 _NOTHING = "nothing"
-"""Method noted for a session without anything worth keeping."""
+"""The method noted for a session with nothing worth keeping."""
 _PROMPT_CHARS = 2000
 
 ReadSession = tuple[Session, Session, Mapping[str, int]]
-"""A session as its transcript has it, from which hashes are made; redacted; and the secrets removed, by kind."""
+"""A session as in its transcript, for hashes; the same redacted; and the removed secrets by kind."""
 
 _SEEN_VERSION = 5
-"""Version of what the heuristics find. A session that an earlier version read is read again."""
+"""Version of the heuristics; sessions read by an earlier one are read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extractor:
     """The parameters of extraction, bound once by the face. Without `llm` it is heuristic.
 
-    `is_optional`: a session for which the LLM fails is kept with what the heuristics found.
+    With `is_optional`, a session for which the LLM fails keeps the findings of the heuristics.
     """
 
     home: Path
@@ -65,9 +65,9 @@ class Extractor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedSession:
-    """The result of a session: `extracted`, `skipped` or `failed`, with the reason for the latter two.
+    """The result for a session: `extracted`, `skipped` or `failed`, with the reason for the latter two.
 
-    `nuggets` and `touches` are counts over all its workspaces; `dropped` what was found and could not be kept.
+    `nuggets` and `touches` are counts over all its workspaces; `dropped` are findings that could not be kept.
     """
 
     session: str
@@ -86,10 +86,10 @@ class ExtractedSession:
 def extract_sessions(
     found: Sequence[SessionFile], extractor: Extractor, *, workspace: str | None = None, read: ReadSession | None = None
 ) -> Iterator[ExtractedSession]:
-    """Extract these sessions, those of one workspace (by identity) or all; yield each one's outcome as it is known.
+    """Extract these sessions, of one workspace (by identity) or all; yield each outcome as it is known.
 
-    Sessions of other workspaces have no outcome. One that fails stops nothing. `read` is the session if the caller has
-    read it already.
+    Sessions of other workspaces have no outcome. A failed one does not stop the others. `read` is the session if the
+    caller has already read it.
     """
     file_of_seen = extractor.home / "provenance" / "seen.json"
     seen: dict[str, Any] = {}  # by locator: [size, mtime, version, workspaces, how]
@@ -97,7 +97,7 @@ def extract_sessions(
         seen = parse_record(file_of_seen.read_bytes()) or {}
     finder = WorkspaceFinder(store.known_workspaces(extractor.home))
     method = "generative" if extractor.llm is not None else "heuristic"
-    # A checkout that got a remote is a new workspace: what was read before tells nothing.
+    # A checkout that got a remote is a new workspace, so everything is read again.
     is_new = workspace is not None and not store.provenance_folder(extractor.home, workspace).is_dir()
     try:
         for file in tracked(found, "Extracting"):
@@ -129,10 +129,10 @@ def extract_sessions(
 def extract_captured(
     transcript: Path, read: ReadSession, *, home: Path, settings: Settings, now: datetime
 ) -> ExtractedSession | None:
-    """Extract a session that is captured, by the heuristics, and look for files changed by hand since.
+    """Extract a captured session by the heuristics, and look for files changed by hand since.
 
-    None if `provenance` is switched off or the session cannot be read; nothing that a transcript or the disk can cause
-    is raised.
+    Return None if `provenance` is switched off or the session cannot be read; errors of transcripts and disk are not
+    raised.
     """
     path, name = split_locator(transcript)
     file = describe_file(path, agent="claude-code", name=name or path.stem) if settings.provenance else None
@@ -216,7 +216,7 @@ def _extract(
 
 
 def reason_to_skip(session: Session, home: Path, settings: Settings) -> str:
-    """Return why nothing is taken from a session; empty if something may be."""
+    """Return why a session is not extracted, or an empty text if it may be."""
     if session.cwd and Path(session.cwd).is_relative_to(home):
         return "Nugget itself ran it"
     if is_excluded_project(session, settings=settings):
@@ -238,7 +238,7 @@ def _of_workspace(
     extractor: Extractor,
     plain: ExtractedSession,
 ) -> ExtractedSession:  # fmt: skip
-    """Extract for one workspace and store it; skipped if the session did nothing there. The title is the request."""
+    """Extract and store a session for one workspace, unless it did nothing there; the request is its title."""
     session, redacted = read
     others = [root for other, roots in grouped.items() if other != name for root in roots]
     excluded = extractor.settings.capture_exclude_paths
@@ -284,14 +284,14 @@ def _of_workspace(
 def _ask_llm(
     session: Session, earlier: tuple[Nugget, ...], places: Places, touches: Sequence[FileTouch], extractor: Extractor
 ) -> tuple[tuple[Nugget, ...], tuple[str, ...], float]:
-    """Return the LLM's earlier nuggets with those from new events, what was dropped, and the cost.
+    """Return the LLM's earlier nuggets with those from new events, the dropped ones, and the cost.
 
     Raises LLMUnavailable.
     """
     from nugget.extraction.generative import extract_nuggets
 
     assert extractor.llm is not None
-    until = max((one.extracted_at for one in earlier if one.extracted_at), default=None)  # the LLM read it then
+    until = max((one.extracted_at for one in earlier if one.extracted_at), default=None)  # already read by the LLM
     events = session.events
     if until is not None:
         events = tuple(one for one in events if one.timestamp is not None and one.timestamp > until)

@@ -1,4 +1,4 @@
-"""List the nuggets of a workspace by file, what is missing, and names of what is gone.
+"""List the nuggets of a workspace by file, gaps, and names that are gone.
 
 Nuggets travel between machines as the lines of the store: a `session` line, then its nuggets and touches. An import
 only adds: nuggets that the store has by session, type, summary and scope stay as they are. Every line is checked,
@@ -29,14 +29,14 @@ from nugget.sources import nugget_store as store
 from nugget.sources import read_lines
 
 CHURN_DAYS = 180
-"""Days over which changes are counted."""
+"""The days over which changes are counted."""
 _NO_CODE = (
     ".lock", ".sum", ".svg", ".png", ".jpg", ".gif", ".ico", ".pdf", ".woff", ".woff2", ".map", ".snap", ".min.js",
     "package-lock.json", "CHANGELOG.md", ".gitignore",
 )  # fmt: skip
-"""Files that change without anybody deciding anything."""
+"""Files that change without any decision."""
 _ELSEWHERE: dict[str, Any] = {"speaker": Speaker.QUOTED, "origin": SpeechOrigin.PASTED}
-"""Speaker of imported words that claim to be the user's."""
+"""The speaker and origin of imported words that claim to be the user's."""
 _PATH = re.compile(r"(?<![\w:/.@-])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,7}(?![\w/])")
 
 
@@ -52,7 +52,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """Missing knowledge: `asked` has questions behind it, `unexplained` changes often and has no nugget at all."""
+    """Missing knowledge: files that were `asked` about, and `unexplained` ones that change often without a nugget."""
 
     asked: tuple[Covered, ...]
     unexplained: tuple[Covered, ...]
@@ -60,7 +60,7 @@ class Gaps:
 
 
 def coverage(connection: sqlite3.Connection, checkout: Checkout) -> list[Covered]:
-    """Return the files of a workspace with nuggets, most first, under their present names."""
+    """Return the files of a workspace with nuggets, most nuggets first, under their present names."""
     scoped = stored.scoped_paths(connection, checkout.workspace.identity)
     aliases = follow_renames(connection, checkout, scoped)
     counts: Counter[str] = Counter()
@@ -73,8 +73,8 @@ def coverage(connection: sqlite3.Connection, checkout: Checkout) -> list[Covered
 def find_gaps(connection: sqlite3.Connection, checkout: Checkout, asked: Counter[str], *, now: datetime) -> Gaps:
     """Return the gaps of a workspace; `asked` says how often each path was asked about.
 
-    A file is a gap if it was asked about more often than it has nuggets, the most questions for each nugget first; and
-    if it has none and was changed in CHURN_DAYS days, the most changes first.
+    A file is a gap if it has more questions than nuggets (sorted by their ratio), or if it has no nuggets and was
+    changed in CHURN_DAYS days (sorted by changes).
     """
     covered = {one.path: one.nuggets for one in coverage(connection, checkout)}
     changes, degraded = _changes(checkout, now)
@@ -96,7 +96,7 @@ def find_gaps(connection: sqlite3.Connection, checkout: Checkout, asked: Counter
 
 
 def _changes(checkout: Checkout, now: datetime) -> tuple[Counter[str], tuple[str, ...]]:
-    """Count the recent commits that changed each file; nothing, and `no_churn`, if git cannot say."""
+    """Count the recent commits that changed each file; empty, with `no_churn`, if git fails."""
     since = (now - timedelta(days=CHURN_DAYS)).isoformat()
     command = ("log", "--format=", "--name-only", "--no-renames", "--no-merges", "-z", f"--since={since}", "HEAD")
     output = checkout.git(*command, check=True)
@@ -108,10 +108,10 @@ def _changes(checkout: Checkout, now: datetime) -> tuple[Counter[str], tuple[str
 def check_names(
     connection: sqlite3.Connection, checkout: Checkout, units: Sequence[Unit] = ()
 ) -> tuple[list[dict[str, str]], int]:
-    """Return which paths and symbols (`kind`) are named and missing, and how many nuggets and units were checked.
+    """Return the named paths and symbols (`kind`) that are missing, and how many nuggets and units were checked.
 
-    Scopes count, paths in the text, and symbols in backquotes. A renamed file is there. A symbol is there if its name
-    stands anywhere in the checkout.
+    Scopes are checked, and paths and symbols in backquotes in texts. A renamed file counts as present, and so does a
+    symbol whose name occurs anywhere in the checkout.
     """
     named = [
         (f"provenance:{one.id}", one.summary, one.scope, f"{one.summary}\n{one.detail}")
@@ -124,7 +124,7 @@ def check_names(
     words = {word for *_, text in named for word in _symbols_in(text)}
     search = ("grep", "-h", "-o", "-w", "-I", "--fixed-strings", "--untracked", "-f", "-")
     output = checkout.git(*search, stdin="\n".join(sorted(words)).encode()) if words else None
-    absent = set() if output is None else words - set(output.split())  # without git nothing is known to be absent
+    absent = set() if output is None else words - set(output.split())  # without git nothing counts as missing
 
     definitions = partial(find_definitions, checkout)
 
@@ -135,7 +135,7 @@ def check_names(
         elif present and (word := scope.symbol) and definition_reader(present) and not definitions(word, present):
             yield "symbol", word
         for path in _paths_in(text):
-            # A path may be told from a folder inside: `auth/login.py` for `src/auth/login.py`.
+            # A path may start at an inner folder: `auth/login.py` for `src/auth/login.py`.
             is_there = path == scope.path or path in aliases or checkout.exists(path)
             if not is_there and not any(file.endswith(f"/{path}") for file in tracked):
                 yield "path", path
@@ -167,7 +167,7 @@ def _symbols_in(text: str) -> Iterator[str]:
 def export_lines(home: Path, workspace: str | None = None) -> Iterator[str]:
     """Yield the lines (without ends) of all sessions of a workspace, by default of every workspace.
 
-    The places of transcripts on this machine are left out.
+    The paths of transcripts on this machine are left out.
     """
     for file in store.session_files(home, workspace):
         record = replace(store.read_session_file(file)[0], workspace=file.parent.name, transcript=None)
@@ -178,7 +178,7 @@ def export_lines(home: Path, workspace: str | None = None) -> Iterator[str]:
 def import_lines(
     home: Path, stream: BinaryIO, *, name: str, settings: Settings, dry_run: bool = False
 ) -> dict[str, Any]:
-    """Import the lines of `export_lines`; return the counts and the problems. One bad line stops nothing else.
+    """Import the lines of `export_lines`; return the counts and the problems. A bad line does not stop the rest.
 
     `name` is the file's, for its problems.
     """
@@ -204,7 +204,7 @@ def _sessions(
     for number, (_, line) in enumerate(read_lines(stream, limit=store.MAX_LINE_BYTES), 1):
         try:
             value = store.read_line(line)
-            if isinstance(value, SessionRecord):  # only a transcript on this machine can say more
+            if isinstance(value, SessionRecord):  # only a transcript on this machine could add more
                 found.append((replace(value, records=0, transcript=None), [], []))
             elif isinstance(value, Nugget | FileTouch) and not found:
                 raise ValueError("a nugget or touch without a session before it")
@@ -218,7 +218,7 @@ def _sessions(
 
 
 def _of_session(nugget: Nugget, record: SessionRecord) -> Nugget:
-    """Return a nugget that cannot pose as one of another session or repository, nor as words of this machine's user."""
+    """Return a nugget that cannot claim to be of another session or repository, or words of this machine's user."""
     evidence = tuple(
         replace(one, session=record.session, **(_ELSEWHERE if one.speaker is Speaker.USER else {}))
         for one in nugget.evidence
@@ -229,7 +229,7 @@ def _of_session(nugget: Nugget, record: SessionRecord) -> Nugget:
 
 
 def _merged(home: Path, record: SessionRecord) -> tuple[SessionRecord, int]:
-    """Return the session as the store will hold it, and how many nuggets that adds."""
+    """Return the session as it will be stored, and the number of added nuggets."""
     file = store.session_file(home, record.workspace, record.session)
     here = store.read_session_file(file)[0] if file.is_file() else replace(record, nuggets=(), touches=())
     known = {store.natural_key(nugget) for nugget in here.nuggets}

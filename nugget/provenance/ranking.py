@@ -2,9 +2,9 @@
 
     place, words -> candidates -> scores -> staleness of the best -> order -> packing -> NuggetBundle
 
-Candidates are the nuggets scoped to the file, to its folders, to what lies below a folder, and the rules of the whole
-workspace; and those that hold words of the question, or are near to it in meaning. With a question, those of files in
-the same folder too. What matches both place and question comes first. Staleness costs a look at a file, so only the
+Candidates are the nuggets scoped to the file, to its folders or to paths below a folder, the rules of the whole
+workspace, and nuggets that contain words of the question or are near it in meaning; with a question, also those of
+files in the same folder. Matches of both place and question come first. Staleness means reading a file, so only
 candidates that can be shown are checked.
 """
 
@@ -23,9 +23,9 @@ from nugget.provenance.checkout import Checkout, Location, follow_renames
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 
 BUDGET_TOKENS = 2000
-"""Default size of an answer."""
+"""The default size of an answer."""
 TEXT_CANDIDATES = 200
-"""Nuggets taken from the words of a question, at most."""
+"""The most nuggets taken from the words of a question."""
 COUNTS_AS: Mapping[str, NuggetType] = {
     "decision": NuggetType.DECISION,
     "bug": NuggetType.CAVEAT,
@@ -33,7 +33,7 @@ COUNTS_AS: Mapping[str, NuggetType] = {
     "pattern": NuggetType.DECISION,
     "concept": NuggetType.INTENT,
 }
-"""Types of nuggets as which the brain's units are weighed, by type of unit."""
+"""The type of nugget as which each type of unit is weighed."""
 
 # Relevance = clamp(scope + type + recency + confidence + text + boosts - penalty), each addend a share times 0..1.
 SCOPE_SHARE, TYPE_SHARE, RECENCY_SHARE, CONFIDENCE_SHARE, TEXT_SHARE = 0.30, 0.20, 0.15, 0.10, 0.10
@@ -50,7 +50,7 @@ TYPE_VALUES = {
 TYPE_BOOSTS = {NuggetType.CONSTRAINT: 0.20, NuggetType.CAVEAT: 0.20, NuggetType.TUNING: 0.15}
 
 Reviewed = tuple[Unit, float | None, StaleReason | None]
-"""A unit of the brain, its BM25 as a share of the best unit's (None without a word of the question), and staleness."""
+"""A unit of the brain, its BM25 as a share of the best (None without words of the question), and its staleness."""
 
 
 def why(
@@ -63,10 +63,10 @@ def why(
     symbol_words: Sequence[str] = (),
     reviewed: Sequence[Reviewed] = (),
 ) -> NuggetBundle:
-    """Answer a question about code, of a place that was located with `notes`.
+    """Answer a question about code, at a place that was located with `notes`.
 
-    `meant` are the nuggets near to the question in meaning: id -> cosine. `symbol_words` are further names by which a
-    nugget is about the symbol. `reviewed` are the units of the brain that are scoped to this workspace.
+    `meant` are the nuggets near the question in meaning: id -> cosine. `symbol_words` are other names that make a
+    nugget about the symbol. `reviewed` are the units of the brain that are scoped to this workspace.
     """
     candidates = _candidates(query, place, now, meant or {}, symbol_words)
     kept = [one for unit in reviewed if (one := _of_brain(unit, query, place, now))]
@@ -91,13 +91,13 @@ def why(
 
 
 def locate(query: Query, connection: sqlite3.Connection, checkout: Checkout) -> tuple[Location, list[str]]:
-    """Return the place of a query as it is now, and notes on it."""
+    """Return the present place of a query, and notes on it."""
     scoped = stored.scoped_paths(connection, checkout.workspace.identity)
     path = query.path
     aliases = follow_renames(connection, checkout, scoped, asked=path)
     notes: list[str] = []
     if path and path in aliases:
-        notes.append(f"{path} was renamed; shown is {aliases[path]}.")
+        notes.append(f"{path} was renamed to {aliases[path]}.")
         path = aliases[path]
     is_folder = path is not None and checkout.is_folder(path)
     if path and not is_folder and not checkout.exists(path):
@@ -144,7 +144,7 @@ def _candidates(
 def _at(query: Query, place: Location) -> list[Nugget]:
     """Return the nuggets at, above and below a place, under the present and former names of files.
 
-    Those next to it are about other files, so only a question in words makes them candidates.
+    Nuggets next to it are about other files, so they are candidates only for a question in words.
     """
     path = place.path
     if path is None:
@@ -162,7 +162,7 @@ def _at(query: Query, place: Location) -> list[Nugget]:
 
 
 def _of_brain(one: Reviewed, query: Query, place: Location, now: datetime) -> NuggetHit | None:
-    """Return a unit of the brain as a candidate; None if it is neither about the place nor matches the words."""
+    """Return a unit of the brain as a candidate, or None if it matches neither the place nor the words."""
     unit, text, stale = one
     changed = unit.last_modified or unit.created
     nugget = Nugget(
@@ -195,7 +195,7 @@ def _learned(nugget: Nugget) -> datetime | None:
 
 
 def rank(hit: NuggetHit) -> tuple[bool, bool, float, float]:
-    """Return a sort key: matches of place and words first, then of the very file, then by score, then the newest."""
+    """Return a sort key: matches of place and words first, then of the file itself, then by score and age."""
     is_found = any(part.name in ("text", "meaning") for part in hit.addends)
     matches_both = is_found and hit.match is not ScopeMatch.ELSEWHERE
     learned = _learned(hit.nugget)
@@ -207,10 +207,10 @@ def weigh(
     nugget: Nugget, match: ScopeMatch, *, now: datetime, text: float | None = None, meaning: float | None = None,
     names_symbol: bool = False,
 ) -> NuggetHit:  # fmt: skip
-    """Return a nugget, or a unit of the brain seen as one, with the addends of its score for one question.
+    """Return a nugget, or a unit of the brain treated as one, with the addends of its score for one question.
 
-    `text` is its BM25 as a share of the best match's, None if it holds no word of the question; `meaning` is the cosine
-    of one that was found by meaning.
+    `text` is its BM25 as a share of the best match's, None without words of the question; `meaning` is its cosine if it
+    was found by meaning.
     """
     kind, learned = nugget.type, _learned(nugget)
     age_days = None if learned is None else max(0.0, (now - learned).total_seconds() / 86400)
@@ -233,6 +233,6 @@ def weigh(
 
 
 def with_staleness(hit: NuggetHit, reason: StaleReason | None) -> NuggetHit:
-    """Return a hit with the penalty of one that is stale."""
+    """Return a hit with the penalty for a stale one."""
     penalty = Contribution(name="stale", value=-STALE_PENALTY)
     return replace(hit, stale_reason=reason, addends=(*hit.addends, penalty)) if reason else hit

@@ -154,7 +154,7 @@ def test_every_refusal_is_one_sentence_without_the_token(server):
             repository.find_pull(BRANCH)
         assert TOKEN not in str(failure.value) and str(failure.value).isprintable()
     server.fail(500, times=4, message="oops")
-    with pytest.raises(ForgeError, match="a fault of its own"):
+    with pytest.raises(ForgeError, match="an internal error"):
         connect(server).find_pull(BRANCH)
     assert connect(server).find_pull(BRANCH) is None, "four tries were made"
 

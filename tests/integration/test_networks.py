@@ -92,11 +92,11 @@ CLIENTS: dict[str, tuple[Callable[[str, Path], object], str]] = {
     "Claude": (partial(ask, "api"), "HTTP 404"),
     "another model": (partial(ask, "openai"), "HTTP 404"),
     "embeddings": (vectors, "HTTP 404"),
-    "GitHub": (lambda url, _: forges.GitHub("a/b", token="t", api_url=url).current_name(), "knows no repository a/b"),
-    "GitLab": (lambda url, _: forges.GitLab("a/b", token="t", server=url).current_name(), "knows no project a/b"),
+    "GitHub": (lambda url, _: forges.GitHub("a/b", token="t", api_url=url).current_name(), "has no repository a/b"),
+    "GitLab": (lambda url, _: forges.GitLab("a/b", token="t", server=url).current_name(), "has no project a/b"),
     "git": (fetch, "there is no such repository"),
     "a team's server": (send, "did not accept the session: HTTP 404"),
-    "an OpenID provider": (log_in, "The keys of https://.* cannot be had .*404"),
+    "an OpenID provider": (log_in, "The keys of https://.* cannot be fetched .*404"),
 }
 
 

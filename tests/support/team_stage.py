@@ -16,7 +16,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def database_server() -> Iterator[Any]:
-    """The server at NUGGET_TEST_POSTGRES, else one of its own; its tests are skipped where it cannot be had."""
+    """The server at NUGGET_TEST_POSTGRES, else one of its own; its tests are skipped without one."""
     if given := os.environ.get("NUGGET_TEST_POSTGRES"):
         yield SimpleNamespace(get_uri=lambda database="postgres": f"{given}/{database}")
         return

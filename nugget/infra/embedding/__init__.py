@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float32]
 
-# Nothing of a user's leaves the machine: onnxruntime's official builds report their use to its maker, and the hub's
-# client, which fastembed downloads with, to the hub. Both look here when they are imported, which only this package
-# and what it starts do.
+# No telemetry: onnxruntime's official builds report usage to its maker, and the hub's client, which fastembed uses
+# for downloads, to the hub. Both read these variables when they are imported, which happens only in this package and
+# in the processes that it starts.
 # fastembed logs each attempt to download through loguru, whose own handler writes to stderr unless it is off.
 os.environ.update(ORT_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_TELEMETRY="1", LOGURU_AUTOINIT="0")
 
@@ -39,7 +39,7 @@ _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a
 _MAX_TOKENS = 256
 """Word pieces that all-MiniLM-L6-v2 was trained to read."""
 _THREADS = 2
-"""One text a run on this many threads: batches of one are fastest on a CPU and make int8 vectors repeatable."""
+"""The threads for each text, one text a run: batches of one are fastest on a CPU and make int8 vectors repeatable."""
 _MAX_CHARS_PER_TOKEN = 100
 """WordPiece makes one unknown token of any longer word; text beyond this many characters cannot be read anyway."""
 
@@ -93,7 +93,7 @@ def embedder_or_problem(settings: Settings, environment: Environment) -> tuple[E
 class OnnxEmbedder:
     """Mean-pooled, normalised sentence vectors of all-MiniLM-L6-v2. Thread-safe; loads on first use.
 
-    `graph` is the model that is run; the weights that it does not hold are in the folder `weights`.
+    `graph` is the model to run; its external weights are in the folder `weights`.
     """
 
     def __init__(self, model: str, graph: Path, *, weights: Path) -> None:
@@ -141,7 +141,7 @@ class OnnxEmbedder:
 
     @property
     def _session(self) -> Any:
-        with self._loading:  # windows that open at once ask at once
+        with self._loading:  # windows that open together ask together
             if self._loaded is None:
                 self._loaded = self._load()
             return self._loaded
@@ -155,11 +155,11 @@ class OnnxEmbedder:
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(self._weights))
-        # That fusion's kernel is a third slower than what it replaces and adds up less exactly.
+        # That fusion's kernel is a third slower than the nodes that it replaces, and less exact.
         chosen = {"providers": ["CPUExecutionProvider"], "disabled_optimizers": ["SkipLayerNormFusion"]}
         try:
             return ort.InferenceSession(self._graph.read_bytes(), options, **chosen)
-        except Exception as error:  # onnxruntime raises types of its own C++ module
+        except Exception as error:  # onnxruntime raises exceptions of its own C++ module
             raise EmbeddingUnavailable(f"{self._graph} cannot be loaded as an embedding model ({error}).") from error
 
 

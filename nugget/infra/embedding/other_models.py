@@ -35,7 +35,7 @@ _BATCH = 64
 class FastembedEmbedder:
     """A model from fastembed's list. Embedding texts downloads it if a hub can be reached; a question never does."""
 
-    # Loading the model only to count would make chunking depend on a download.
+    # Loading the model just to count would make chunking depend on a download.
     count_tokens = staticmethod(estimate_tokens)
 
     def __init__(self, model: str, *, cache: Path) -> None:
@@ -101,7 +101,7 @@ class HttpEmbedder:
                 hint=f"Set {variable}, or use the bundled model: `embedding: {{model: all-MiniLM-L6-v2}}`.",
             )
         if not key.isascii() or not key.isprintable():
-            raise EmbeddingUnavailable(f"{variable} holds characters that no key has.", hint="Copy the key again.")
+            raise EmbeddingUnavailable(f"{variable} contains characters that no key has.", hint="Copy the key again.")
         self.model = f"{settings.embedding_model}@{_without_credentials(base_url)}"
         self._url = base_url.rstrip("/") + "/embeddings"
         self._shown_url = _without_credentials(self._url)
@@ -179,7 +179,7 @@ class CrossEncoder:
         loaded = self._loaded
         try:
             logits = [float(logit) for logit in loaded.rerank(question, texts, batch_size=1)]
-        except Exception as error:  # onnxruntime and tokenizers raise types of their own
+        except Exception as error:  # onnxruntime and tokenizers raise exceptions of their own
             raise EmbeddingUnavailable(f"The cross-encoder {self._model} failed ({_first_line(error)}).") from error
         if len(logits) != len(texts) or not all(map(math.isfinite, logits)):
             raise EmbeddingUnavailable(f"The cross-encoder {self._model} gave no usable scores.")

@@ -4,7 +4,7 @@ Nothing here runs a program that a repository names, asks for a password, or ope
 GitError that carries git's own first sentence. The brain is the root of its repository, so paths are relative to it.
 """
 
-# ruff: noqa: E402, F401 - what changes a repository builds on what reads it
+# ruff: noqa: E402, F401 - the modules that change a repository build on this one
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def merge_base(repo: Path, one: str, other: str) -> str | None:
 
 
 def distance(repo: Path, one: str, other: str) -> tuple[int, int] | None:
-    """Return how many commits only the first and only the second has; None if one of them is missing."""
+    """Return how many commits only the first and only the second has, or None if one is missing."""
     counts = word(repo, "rev-list", "--left-right", "--count", f"{one}...{other}", "--")
     return None if counts is None else (int(counts.split()[0]), int(counts.split()[1]))
 
@@ -93,7 +93,7 @@ def commit_before(repo: Path, moment: datetime) -> str | None:
 
 
 def unsettled(repo: Path) -> tuple[str, str] | None:
-    """Return why nothing should be committed here now, and the command that ends that; None if it may be."""
+    """Return why nothing should be committed here now, and the command that ends that state, or None."""
     folder = git_dir(repo)
     if operation := next((name for file, name in _IN_PROGRESS.items() if (folder / file).exists()), None):
         return f"in the middle of a {operation}", f"`git {operation} --abort`"
@@ -112,13 +112,13 @@ def git_dir(repo: Path) -> Path:
 
 
 def lock_files(repo: Path) -> list[Path]:
-    """Return the lock files of git's own that are in its folder now (gitrepository-layout(5)).
+    """Return git's own lock files that exist in its folder now (gitrepository-layout(5)).
 
     git deletes them when it is done; the lock of a killed git stays, and blocks every later one.
     """
     folder = git_dir(repo)
     shared = folder
-    with suppress(OSError):  # a worktree of its own shares all but index and HEAD
+    with suppress(OSError):  # a linked worktree shares all but index and HEAD
         shared = Path(os.path.normpath(folder / (folder / "commondir").read_text("utf-8").strip()))
     named = ("packed-refs.lock", "reftable/tables.list.lock", "config.lock")
     all_named = [folder / "index.lock", folder / "HEAD.lock", *(shared / name for name in named)]
@@ -140,7 +140,7 @@ def uncommitted_paths(repo: Path) -> list[str]:
     """Return the paths under `domains/` that differ from the commit, from one `git status` that takes no lock."""
     options = ("--porcelain", "-z", "--untracked-files=all", "--no-renames")
     records = run(repo, "status", *options, "--", "domains").split(b"\0")
-    # A path that ends in `/` is a repository of its own.
+    # A path that ends in `/` is a nested repository.
     return [os.fsdecode(record[3:]) for record in records if record and not record.endswith(b"/")]
 
 
@@ -175,7 +175,7 @@ def versions_of(repo: Path, path: str, *, revisions: Sequence[str] = ("--branche
 def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
     """Return (branch, path, content) of every file on a branch with this prefix that differs from HEAD's.
 
-    Two git processes, however many branches there are.
+    This takes two git processes for any number of branches.
     """
     glob = f"--branches={prefix}*"
     output = run(repo, "log", *_RAW, "--format=%x01%S", glob, "--not", *(["HEAD"] if head(repo) else []))
@@ -227,7 +227,7 @@ def read_objects(repo: Path, names: Sequence[str]) -> list[bytes | None]:
     """
     if not names:
         return []
-    asked = [name if "\n" not in name else EMPTY_TREE for name in names]  # each is asked for on a line
+    asked = [name if "\n" not in name else EMPTY_TREE for name in names]  # one name per line
     output = run(repo, "cat-file", "--batch=%(objectsize) %(objecttype)", stdin=os.fsencode("\n".join(asked) + "\n"))
     found: list[bytes | None] = []
     stream = BytesIO(output)
@@ -258,7 +258,7 @@ def has_commit_with(repo: Path, text: str) -> bool:
 
 
 def word(repo: Path, *args: str) -> str | None:
-    """Return what a command prints, without white space around it; None if it fails or prints nothing."""
+    """Return a command's output without surrounding white space, or None if it fails or prints nothing."""
     return run(repo, *args, check=False).decode("utf-8", "replace").strip() or None
 
 
@@ -288,7 +288,7 @@ def _raw_changes(output: bytes) -> Iterator[tuple[str, Change]]:
 
 
 def _moment(seconds: str) -> datetime:
-    """Return the time of a commit in the local zone; a time beyond the calendar becomes the latest possible."""
+    """Return the local time of a commit; a time beyond the calendar becomes the latest possible."""
     return datetime.fromtimestamp(min(int(seconds or 0), _LATEST_S)).astimezone()
 
 

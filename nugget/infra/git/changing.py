@@ -39,11 +39,11 @@ _PATIENCE_MS = f"{PATIENCE_S * 1000:.0f}"
 DURABLE: tuple[Setting, ...] = (
     ("core.fsync", "added"), ("core.filesRefLockTimeout", _PATIENCE_MS), ("core.packedRefsTimeout", _PATIENCE_MS),
 )  # fmt: skip
-"""Settings by which git writes what it makes to the disk before it goes on, and waits for its locks."""
+"""Settings that make git sync its files to disk, and wait for its locks."""
 _UPDATE_TAKES_S = 1.0
-"""A `git update-ref` that outlived its killed parent has ended after so long."""
+"""The time after which a `git update-ref` that outlived its killed parent has ended."""
 _BLOCKED = "blocked"
-"""Marks a path that leads to something other than a file: a folder, a link, or a path through a link."""
+"""Marks a path that does not lead to a plain file: a folder, a link, or a path through a link."""
 
 _held = threading.local()
 """The locks of this thread, by the work folder of the repository."""
@@ -62,7 +62,7 @@ class RefChange(NamedTuple):
 
 @contextmanager
 def only_writer(repo: Path, *, wait_s: float = 60.0) -> Iterator[Path]:
-    """Hold the lock for all changes of a repository, after finishing what a killed writer left half done.
+    """Hold the lock for all changes to a repository, after finishing the work of a killed writer.
 
     Yields the folder for temporary files. May be nested. Raises ConflictError if another process holds the lock for
     `wait_s` seconds, BrainError if the folder is not a git repository or cannot be written.
@@ -94,9 +94,9 @@ def only_writer(repo: Path, *, wait_s: float = 60.0) -> Iterator[Path]:
 
 
 def finish_pending(repo: Path) -> None:
-    """Finish the change that a killed command left half done; cheap if there is none.
+    """Finish the change of a killed command; cheap if there is none.
 
-    Left for later if another command is at work, or the disk is full.
+    It is left for later if another command is at work, or the disk is full.
     """
     if _work(repo).exists():
         with suppress(NuggetError, OSError), only_writer(repo, wait_s=0):
@@ -110,8 +110,8 @@ def change_refs(
 
     Once the first branch has moved, `lines` are added to their ledgers.
 
-    Raises ConflictError if a branch moved or a file that would change has uncommitted work in it, GitError if git is
-    locked or fails: nothing was changed then, or the message says that only the checkout has to be updated.
+    Raises ConflictError if a branch moved or a file that would change has uncommitted work, GitError if git is locked
+    or fails: then nothing was changed, or the message says that only the checkout has to be updated.
     """
     with only_writer(repo) as work, clear_errors(repo):
         wait_until_free(repo)
@@ -214,7 +214,7 @@ def _finish(repo: Path) -> None:
 
 
 def _drop(repo: Path) -> None:
-    """Remove everything temporary; the intent first, and `index.lock` before the file that marks it as ours."""
+    """Remove all temporary files: the intent first, and `index.lock` before the file that marks it as ours."""
     work = _work(repo)
     (work / "intent.json").unlink(missing_ok=True)
     lock = git_dir(repo) / "index.lock"
@@ -236,7 +236,7 @@ def _reached(repo: Path, change: RefChange) -> bool:
 
 
 def _drop_stale_locks(repo: Path, *, since: float) -> None:
-    """Delete the locks of branches that a killed `git update-ref` of ours left."""
+    """Delete the branch locks that a killed `git update-ref` of ours left."""
 
     def young() -> set[tuple[Path, int]]:
         found = {(lock, lock.lstat()) for lock in lock_files(repo) if lock.name not in ("index.lock", "config.lock")}
@@ -250,7 +250,7 @@ def _drop_stale_locks(repo: Path, *, since: float) -> None:
 
 
 def _hold_index(repo: Path, work: Path) -> None:
-    """Take git's own lock of the index as a link to a file of ours, so that a stale one is recognised."""
+    """Take git's own index lock as a link to a file of ours, so that a stale one is recognised."""
     mark, lock = work / "mark", git_dir(repo) / "index.lock"
     mark.touch()
     deadline = time.monotonic() + PATIENCE_S
@@ -300,7 +300,7 @@ def _refuse_uncommitted(repo: Path, changed: Sequence[Change]) -> None:
 
 
 def _files_now(repo: Path, changed: Sequence[Change]) -> dict[str, str | None]:
-    """Return the blob id that each file in the checkout has, None for one that is absent."""
+    """Return the blob id of each file in the checkout, None for absent ones."""
     found: dict[str, str | None] = {}
     for path in (change.path for change in changed):
         steps = [repo.joinpath(*path.split("/")[:depth]) for depth in range(1, path.count("/") + 2)]
@@ -345,7 +345,7 @@ def _stage_index(repo: Path, work: Path, changed: Sequence[Change]) -> None:
     with suppress(FileNotFoundError):
         shutil.copy(git_dir(repo) / "index", work / "index")
     update_index(repo, work / "index", {change.path: (change.mode, change.after) for change in known})
-    # Without this git would read each of these files again to see that it is as committed.
+    # Without this, git would read each of these files again to compare it.
     variables = {"GIT_INDEX_FILE": str(work / "index")}
     start(repo, ("update-index", "-q", "--refresh"), variables=variables, settings=DURABLE)
 

@@ -49,13 +49,13 @@ HARDENED: tuple[Setting, ...] = (
 )
 _VARIABLES = {
     "GCM_INTERACTIVE": "never",
-    "GIT_ALLOW_PROTOCOL": "",  # not even a missing object is fetched, by any version of git
-    "GIT_ASKPASS": "",  # set and empty, it also keeps core.askPass and SSH_ASKPASS from being run
+    "GIT_ALLOW_PROTOCOL": "",  # no version of git may fetch even a missing object
+    "GIT_ASKPASS": "",  # an empty value also disables core.askPass and SSH_ASKPASS
     "GIT_EDITOR": ":",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_PAGER": "cat",
-    "GIT_PROXY_COMMAND": "",  # the first value that git finds counts, so a setting could not replace core.gitProxy
+    "GIT_PROXY_COMMAND": "",  # git uses the first value that it finds, so a setting could not override core.gitProxy
     "GIT_SEQUENCE_EDITOR": ":",
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
@@ -66,7 +66,7 @@ _KEPT_VARIABLES = frozenset(
     " GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL".split()
 )
 _NAMED_PROGRAMS = r"^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|hook\..*\.(command|event))$"
-"""Keys that name a program and stand under a name of the repository's choice, so that each has to be looked up."""
+"""Keys that name a program below a name of the repository's choice, so that each has to be looked up."""
 _NEUTRAL = {"required": "false", "driver": "false", "event": ""}
 """Values for such keys, empty by default; a merge driver that fails leaves a conflict."""
 _WITHOUT_WORK_TREE = frozenset(
@@ -79,12 +79,12 @@ _OLDEST = (2, 31)
 _OPTIONS = {
     "diff": ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
     "log": ("--no-ext-diff", "--no-textconv"),
-    "status": ("--ignore-submodules=dirty",),  # a submodule has a configuration of its own
+    "status": ("--ignore-submodules=dirty",),  # a submodule has its own configuration
 }
 
 
 def environment(settings: Iterable[Setting] = ()) -> dict[str, str]:
-    """Return the variables of a git process: ours without GIT_DIR and its like, no prompts, and these settings.
+    """Return the variables of a git process: ours without GIT_DIR and the like, no prompts, and these settings.
 
     Settings go in variables because any user of the machine can see arguments (git-config(1), GIT_CONFIG_COUNT).
     """
@@ -129,7 +129,7 @@ def start(
     if verb not in _WITHOUT_WORK_TREE:
         lookup = ("config", "-z", "--name-only", "--get-regexp", _NAMED_PROGRAMS)
         named = _execute(repo, lookup, environment() | more, None, timeout_s)
-        if named.returncode > 1:  # 1: there is no such key; above: the configuration cannot be read
+        if named.returncode > 1:  # 1: no such key; above: the configuration cannot be read
             return named
         keys = {os.fsdecode(key) for key in named.stdout.split(b"\0") if key}
         neutral = [(key, _NEUTRAL.get(key.rpartition(".")[2], "")) for key in sorted(keys)]
@@ -173,7 +173,7 @@ def _place(repo: Path) -> dict[str, str]:
 
 @cache
 def _refuse_old() -> None:
-    """Raise GitError for a git that ignores settings in variables: a repository's could then run programs."""
+    """Raise GitError for a git that ignores settings in variables, so that a repository could run programs."""
     import git
 
     version = git.Git(os.sep).version_info
@@ -188,13 +188,13 @@ def _execute(
     missing = GitError("git is not installed, or not on the PATH.", hint="Install git and run this again.")
     try:
         import git
-    except ImportError as error:  # GitPython looks for git while it is imported
+    except ImportError as error:  # GitPython looks for git when it is imported
         raise missing from error
-    # GitPython passes every variable on; env(1), which Windows lacks, takes those out that are not wanted.
+    # GitPython passes every variable on; env(1), which Windows lacks, removes the unwanted ones.
     foreign = [name for name in read_environment().variables if name.startswith("GIT_") and name not in variables]
     without = ["env", *chain.from_iterable(("-u", name) for name in foreign)] if foreign and system.IS_POSIX else []
-    # `-C`, not GitPython's own folder: it expands `$` in it, and goes without a folder that it cannot enter. The root
-    # as the working folder, as this process's own may be gone or closed to us.
+    # `-C`, not GitPython's folder: it expands `$` in that, and ignores a folder that it cannot enter. The root is the
+    # working folder, since this process's own may be gone or closed to us.
     command = [*without, "git", "-C", str(repo.absolute()), "--no-pager", "--literal-pathspecs", *args]
     try:
         _refuse_old()
@@ -208,7 +208,7 @@ def _execute(
     try:
         printed, complaint = process.communicate(stdin, timeout=timeout_s)
     except BaseException as error:
-        with suppress(OSError):  # with what it started; on SIGTERM git removes its lock files
+        with suppress(OSError):  # with its children; on SIGTERM git removes its lock files
             system.end_group(process, gently=True)
         if isinstance(error, subprocess.TimeoutExpired):
             raise GitError(f"git {args[0]} did not end within {timeout_s:g} s in {repo}.") from error

@@ -37,10 +37,10 @@ def commit_change(
     repo: Path, files: Mapping[str, bytes | None], message: str, *, branch: str, expect_head: str | None,
     now: datetime | None = None,
 ) -> str | None:  # fmt: skip
-    """Commit these contents (None: deleted) on the checked-out branch; None if the commit holds them already.
+    """Commit these contents (None: deleted) on the checked-out branch; None if nothing would change.
 
-    Raises ConflictError if `branch` is no longer at `expect_head`, or one of the files has uncommitted work in it.
-    Other work of the user's stays as it is, staged or not.
+    Raises ConflictError if `branch` is no longer at `expect_head`, or one of the files has uncommitted work. The
+    user's other work stays as it is, staged or not.
     """
     held = read_objects(repo, [f"{expect_head}:{path}" for path in files]) if expect_head else [None] * len(files)
     changed = {path: content for (path, content), old in zip(files.items(), held, strict=True) if content != old}
@@ -68,8 +68,8 @@ def create_branch(
 ) -> str:
     """Make a local branch with one commit that writes (bytes) or deletes (None) `files` on top of `base`.
 
-    Neither index nor checkout is touched. Raises ConflictError if the branch exists, also for the second
-    of two processes that make it. `base=None` makes a commit without a parent.
+    Neither index nor checkout is touched. Raises ConflictError if the branch exists, even if another process has just
+    made it. `base=None` makes a commit without a parent.
     """
     parent = resolve(repo, base) if base else None
     with only_writer(repo):
@@ -81,7 +81,7 @@ def create_branch(
 def commit_files(
     repo: Path, *, files: Mapping[str, bytes | None], message: str, parents: Sequence[str], now: datetime | None = None
 ) -> str:
-    """Make a commit with the first parent's tree changed by `files`, to which no branch points yet.
+    """Make a commit, on no branch yet, of the first parent's tree with `files` changed.
 
     It is signed if the user's own configuration asks for that (`commit.gpgsign`).
     """

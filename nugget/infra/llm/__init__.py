@@ -1,4 +1,4 @@
-"""The one gateway to models: Claude by the anthropic SDK here, the `claude` command and OpenAI's API in `others`.
+"""The one gateway to models: Claude through the anthropic SDK here, the `claude` command and OpenAI's API in `others`.
 
 Every call is redacted before it leaves, limited in time and cost, and written to the cost ledger. Every failure is
 LLMUnavailable with one clear sentence.
@@ -48,9 +48,9 @@ _CONTROL = dict.fromkeys([*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 _EXACT = frozenset(
     {"id", "tool_use_id", "signature", "data", "type", "name", "role", "media_type", "cache_control", "thinking"}
 )
-"""Fields that the API compares or decodes, and that redaction must not change."""
+"""Fields that the API compares or decodes, so that redaction must not change them."""
 _NAMED = ("model", "max_tokens", "messages", "stream")
-"""Arguments that the SDK wants by name."""
+"""Arguments that the SDK takes by name."""
 _HEADERS = ("content-type", "retry-after", "request-id")
 
 
@@ -90,7 +90,7 @@ class DailyBudget:
 
 
 def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudget | None = None) -> LLM | None:
-    """Return the LLM of these settings; None without a key or if `llm.enabled` is false. Imports nothing heavy yet."""
+    """Return the configured LLM, or None without a key or if `llm.enabled` is false. Imports nothing heavy yet."""
     if not settings.llm_enabled or not environment.anthropic_api_key:
         return None
     return LLM(
@@ -102,8 +102,8 @@ def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudge
 def open_extractor(settings: Settings, environment: Environment, way: str | None = None) -> Model | None:
     """Return the model that finds knowledge in sessions; None for offline extraction.
 
-    `way` is one of `extraction.with`, the settings' by default; `generative` is `auto` that finds a model. Raises
-    LLMUnavailable if the requested model is unavailable.
+    `way` is a value of `extraction.with`, by default the configured one; `generative` is `auto`, but needs a model.
+    Raises LLMUnavailable if the requested model is unavailable.
     """
     variables, found = environment.variables, None
     way = way or (settings.extraction_with if settings.llm_enabled else "offline")
@@ -159,7 +159,7 @@ class LLM(Model):
     def forward(
         self, body: Mapping[str, Any], *, purpose: str, timeout_s: float, max_usd: float, session: str | None = None
     ) -> Generator[tuple[int, Mapping[str, str]] | bytes]:
-        """Forward a caller's own call (the API's JSON body): yield status and headers, then the reply as it comes.
+        """Forward a caller's own call (the API's JSON body); yield status and headers, then the reply as it comes.
 
         An error of the API comes back the same way, with its status. Nothing is retried.
         Raises LLMUnavailable if the reply is incomplete, and before a call that could exceed `max_usd`.
@@ -231,7 +231,7 @@ class LLM(Model):
                 response.headers["x-should-retry"] = "false"
             return response
 
-        # The key would go along to wherever a redirect leads.
+        # A redirect would take the key along.
         sender = anthropic.DefaultHttpxClient(follow_redirects=False)
         return anthropic.Anthropic(
             api_key=self._secret, base_url=self._base_url, max_retries=retries, http_client=sender, middleware=[attempt]

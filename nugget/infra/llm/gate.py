@@ -1,6 +1,6 @@
 """The base of all models: redaction before a call, caps and the cost ledger around it, checks after it.
 
-The ledger is `$NUGGET_HOME/ledger/costs.jsonl`, with one line for every call, also for those that failed. Prices are
+The ledger is `$NUGGET_HOME/ledger/costs.jsonl`, with one line for every call, even failed ones. Prices are
 list prices as of 2026-11-20, from platform.claude.com/docs/en/about-claude/pricing.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Price(NamedTuple):
-    """USD per million tokens of input and output.
+    """The price in USD per million tokens of input and output.
 
     `cache_read` is a share of `input`; `effort` is true if the model accepts an effort. A prompt of more than 100,000
     tokens costs `long_prompt` times as much.
@@ -91,7 +91,7 @@ class CostCapReached(LLMUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A call to a model: its texts, its limits, and the names under which the cost ledger lists it.
+    """A call to a model: its texts, its limits, and its names in the cost ledger.
 
     `effort` (`low` to `max`) is left out for models that take none.
     """
@@ -169,9 +169,9 @@ class ModelCall:
 def spending(
     home: Path, *, since: datetime | None = None, session: str | None = None, face: str | None = None
 ) -> tuple[int, float]:
-    """Return how many calls the cost ledger has from `since` (an aware time) on, and what they cost in USD.
+    """Return the number of calls in the cost ledger since `since` (an aware time), and their cost in USD.
 
-    All calls, or those of a session or a face; an unknown cost counts as its upper estimate.
+    All calls count, or those of a session or face; an unknown cost counts as its upper estimate.
     """
     found: list[float] = []
     for line in files.read_lines(home / "ledger" / _COSTS):
@@ -275,7 +275,7 @@ class Model(ABC):
                 self._budget.release(most)
 
     def _record(self, call: ModelCall) -> bool:
-        """Write the call to the ledger; return False if that fails: its cost then stays reserved in the budget."""
+        """Write the call to the ledger; return False if that fails, and its cost then stays reserved in the budget."""
         usd, usd_counted = call.cost()
         line = {
             "time": datetime.now(UTC).isoformat(), "purpose": call.request.purpose, "model": call.request.model,
@@ -287,7 +287,7 @@ class Model(ABC):
         try:
             files.append_line(self._home / "ledger" / _COSTS, line)
         except OSError as error:
-            # The reply is paid for: using it unrecorded is better than throwing it away.
+            # The reply is paid for: better to use it unrecorded than to throw it away.
             _log.warning("The cost ledger in %s cannot be written (%s).", self._home / "ledger", error.strerror)
             return False
         return True
@@ -344,12 +344,12 @@ class Model(ABC):
 
 
 def price_of(model: str) -> Price | None:
-    """Return the price of a model by its id, with or without a date at its end; None for one that is not listed."""
+    """Return the price of a model by its id, with or without a trailing date, or None if it is not listed."""
     return PRICES.get(re.sub(r"-20\d{6}$", "", model))
 
 
 def _cost_usd(price: Price | None, tokens: Mapping[str, int]) -> float:
-    """Return the cost of a call from the token counts of its reply; an unknown price counts as the dearest one."""
+    """Return the cost of a call from the token counts of its reply; an unknown price counts as the highest one."""
     price = price or _DEAREST
     plain, output, written, cached = (tokens.get(name, 0) for name in _USAGE)
     read = plain + _CACHE_WRITE * written + price.cache_read * cached
@@ -361,7 +361,7 @@ def estimate_cost_usd(price: Price | None, text: str, *, max_output_tokens: int)
     """Return the most that a call with this text can cost, before it is made.
 
     A token is three ASCII characters or one other character: newer models make some 30 % more tokens of a text than
-    the usual four characters each. All input is counted as written to the cache.
+    the usual estimate of four characters each. All input is counted as written to the cache.
     """
     ascii_chars = len(text.encode("ascii", "ignore"))
     prompt_tokens = -(-ascii_chars // 3) + len(text) - ascii_chars
@@ -369,7 +369,7 @@ def estimate_cost_usd(price: Price | None, text: str, *, max_output_tokens: int)
 
 
 def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of an object that has all of these properties and no other."""
+    """Return the JSON Schema of an object with exactly these properties."""
     return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
 
 

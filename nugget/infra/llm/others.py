@@ -18,7 +18,7 @@ from nugget.infra.llm.gate import Model, ModelCall, Price, Request
 from nugget.text import shorten
 
 INSIDE = "NUGGET_INSIDE"
-"""Set for every `claude` that Nugget starts."""
+"""The variable set for every `claude` that Nugget starts."""
 _SWITCHES = (
     "--print", "--output-format", "json", "--tools", "", "--safe-mode", "--strict-mcp-config", "--setting-sources", "",
     "--disable-slash-commands", "--no-session-persistence", "--permission-prompts", "none",
@@ -33,10 +33,9 @@ _ENDS = {"length": "max_tokens", "content_filter": "refusal"}
 class ClaudeCli(Model):
     """The `claude` command, for structured values. Its cost is counted at list price.
 
-    The command runs without tools, MCP servers, hooks, plugins, CLAUDE.md or memory, saves no session, and works in a
-    folder of Nugget's own, whose sessions are never captured. Its environment says that Nugget started it, and a
-    Nugget that finds itself inside such a session starts no other. It asks again by itself, up to five times, when a
-    reply does not follow the schema.
+    The command runs without tools, MCP servers, hooks, plugins, CLAUDE.md or memory, saves no session, and works in its
+    own folder, whose sessions are never captured. Its environment says that Nugget started it, and a Nugget inside such
+    a session does not start another. It asks again by itself, up to five times, if a reply does not follow the schema.
     """
 
     def __init__(self, *, home: Path, variables: Mapping[str, str], allow: Sequence[re.Pattern[str]] = ()) -> None:
@@ -70,7 +69,7 @@ class ClaudeCli(Model):
         if command is None or self._variables.get(INSIDE):
             call.free = True
             if command is not None:
-                raise LLMUnavailable("Nugget was started by a `claude` that Nugget started, and starts no other.")
+                raise LLMUnavailable("This Nugget was started by a `claude` of another Nugget, and starts no other.")
             raise LLMUnavailable(
                 "There is no `claude` command on the PATH.", hint="Install Claude Code, or change `extraction.with`."
             )
@@ -121,7 +120,7 @@ class OpenAI(Model):
         self._url = f"{(settings.llm_base_url or '').rstrip('/')}/chat/completions"
         self._is_openai = address.hostname.endswith(".openai.com")
         usd, is_here = settings.llm_usd_per_million_tokens, address.hostname in ("localhost", "127.0.0.1", "::1")
-        # A model on this machine costs nothing, and one elsewhere what its user says.
+        # A model on this machine costs nothing, others what the settings say.
         self._price = Price(0, 0) if usd is None and is_here else Price(usd, usd) if usd is not None else None
         self.name = f"The server at {address.hostname}"
         self.key_hint = f"Check {named}." if named else "Name the variable with its key as `llm.api_key_env`."
@@ -133,7 +132,7 @@ class OpenAI(Model):
     def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
         import anthropic
 
-        # Bounds are left to our own check: a grammar made of them is too large for small servers.
+        # Bounds are left to our own check: a grammar with them is too large for small servers.
         plain = anthropic.transform_schema(dict(schema))
         said = (("system", request.system), ("user", request.prompt))
         return {
