@@ -3,7 +3,7 @@
     question -> for each source: [vectors || BM25] -> union -> calibrated scores -> related units
              -> merged -> re-ranker -> page -> sentences that answer -> Bundle
 
-Nothing here reads files or writes anything; the indexes are all it knows.
+Nothing here reads files or writes anything; it uses only the indexes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
 LIMIT = 10
-"""Results of a query that names no limit."""
+"""The default number of results."""
 BUDGET_TOKENS = 2000
-"""Length of an answer to a query that names none."""
+"""The default length of an answer."""
 RERANKED = 30
-"""Hits that a re-ranker is shown."""
+"""The number of hits for a re-ranker."""
 READ_CLOSELY = 3
-"""Hits whose sentences are compared with the question by meaning, for people."""
+"""The number of hits whose sentences are compared with the question by meaning, for people."""
 
 
 class CachedEmbedder:
@@ -56,9 +56,9 @@ def retrieve(
     parsed: SearchQuery | None = None, embedder: QuestionEmbedder | None, reranker: Reranker | None = None,
     now: datetime,
 ) -> Bundle:  # fmt: skip
-    """Answer a query from these sources; `parsed` is its text in the query language, if it is of it.
+    """Answer a query from these sources; `parsed` is its text if it is in the query language.
 
-    Any text is a valid query; what could not be used is named in `degraded`.
+    Any text is a valid query; `degraded` names unavailable parts.
     """
     begin = time.perf_counter()
     parsed = parsed or SearchQuery(given=query.text, text=query.text, filter=query.filter)
@@ -85,7 +85,7 @@ def retrieve(
         degraded += [problem] if problem else []
     weak = not parsed.lists and all(one.weak or not one.hits for one in found)
     if query.only_helpful:
-        # Without vectors, a few records tell too little of how rare a word is.
+        # Without vectors, a few records say too little about how rare a word is.
         likely = {one.source for one in found if not one.weak and "no_vectors" in one.degraded} - {*WRITTEN}
         hits = [] if weak else helpful(hits, likely)
     candidates, remaining = sum(one.candidates for one in found), max(len(hits) - first - limit, 0)
@@ -113,7 +113,7 @@ def retrieve(
 
 
 def _lacking(found: Sequence[Found]) -> list[str]:
-    """Return what the search lacked; a source that waits for its vectors beside others that have them is behind."""
+    """Return the entries of `degraded`; a source that waits for its vectors while others have them is behind."""
     lacking = [name for one in found for name in one.degraded]
     has_vectors = any(one.idfs and "no_vectors" not in one.degraded for one in found)
     return ["vectors_behind" if name == "no_vectors" and has_vectors else name for name in lacking]
@@ -122,7 +122,7 @@ def _lacking(found: Sequence[Found]) -> list[str]:
 def _summaries(
     text: str, hits: Sequence[Hit], found: Sequence[Found], embedder: QuestionEmbedder | None
 ) -> dict[tuple[str | None, str], Chunk]:
-    """Return the sentences that answer, for each of these hits that is a unit."""
+    """Return the sentences that answer the question, for each hit that is a unit."""
     shown: dict[tuple[str | None, str], Chunk] = {}
     for at, hit in enumerate(hits):
         for one in found:
@@ -135,7 +135,7 @@ def _summaries(
 
 
 def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[list[Hit], str | None]:
-    """Return the hits in the re-ranker's order; in their own, with the reason, if it fails."""
+    """Return the hits in the re-ranker's order, or in their own with the reason if it fails."""
     head, tail = list(hits[:RERANKED]), list(hits[RERANKED:])
     try:
         relevance = reranker.judge(question, head)

@@ -1,6 +1,6 @@
-"""Gathering candidates: the units that vectors or BM25 point at, with everything that ranking needs to know.
+"""Gather candidates: the units that vectors or BM25 find, with everything that ranking needs.
 
-Some hundred candidates are made for every question, so they are named tuples, which are made twice as fast.
+Hundreds of candidates are made for every question, so they are named tuples, which are twice as fast to make.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
 BM25_DEPTH = 200
-"""Rows read of each BM25 list, so that units which only vectors name have their BM25 score too."""
+"""Rows read of each BM25 list, so that units found only by vectors have their BM25 score too."""
 _SHARED_BY = 3
-"""A title shared by so many candidates, such as a page's title by its sections, distinguishes none of them."""
+"""A title shared by this many candidates, such as a page's title by its sections, distinguishes none of them."""
 _NO_COSINES = (None, None, None)
 
 
@@ -64,11 +64,11 @@ def configured(name: str, settings: Settings) -> Profile:
 class Match(NamedTuple):
     """Signals of how well a unit matches the question, before they are weighed.
 
-    `chunk_bm25` is that of its best chunk, `unit_bm25` that of the unit read as a whole: FTS5's scores with their
-    sign turned (0 and more). `chunk_cosine` is that of its nearest chunk, then come those of the whole and of the
-    title; all None without vectors, the title's also if the unit has no title of its own. `near` is the cosine of
-    the whole with the unit of the best match, 0 until that is known. `dated` is how near its dates are to those that
-    the question asks about.
+    `chunk_bm25` is that of its best chunk, `unit_bm25` that of the whole unit: FTS5's scores with the sign
+    reversed (0 or more). `chunk_cosine` is that of its nearest chunk; those of the whole and of the title follow. All
+    are None without vectors, the title's also if the unit has no title of its own. `near` is the cosine of the whole
+    with the unit of the best match, 0 until that is known. `dated` is how near its dates are to those in the
+    question.
     """
 
     chunk_bm25: float = 0.0
@@ -103,7 +103,7 @@ class Gathered:
 
 @dataclass(slots=True)
 class Matcher:
-    """The matches of units with one question; the index is asked for each unit only once."""
+    """The matches of units with one question; each unit is looked up only once."""
 
     _index: IndexReader
     vector: Vector | None
@@ -118,7 +118,7 @@ class Matcher:
     _near: dict[int, float] = field(default_factory=dict)
 
     def look_up(self, unit_keys: Iterable[int]) -> None:
-        """Fetch what is needed to match these units."""
+        """Fetch the data to match these units."""
         missing = [key for key in unit_keys if key not in self._looked_up]
         self._looked_up.update(missing)
         if self.vector is not None and missing:
@@ -144,7 +144,7 @@ class Matcher:
             self._best, self._near = best, self._index.nearness(best, list(self._looked_up))
 
     def matches(self, unit_keys: Iterable[int]) -> list[Match]:
-        """Return how well each of these candidates matches."""
+        """Return the match of each of these candidates."""
         of_chunk, of_unit, near, dated = self._chunk_bm25.get, self._unit_bm25.get, self._near.get, self.dated.get
         cosines = self._cosines.get
         return [
@@ -189,7 +189,7 @@ def gather(
 
 
 def _dated(unit: Unit, asked: Days | None) -> float:
-    """Return how near the dates of a unit are to those asked about; 1 or 0 if any date answers the question."""
+    """Return how near a unit's dates are to those in the question; 1 or 0 if any date answers it."""
     if asked is None:
         return float(any(days_in(unit.body)))
     made = [(day, day) for day in (unit.created, unit.last_modified) if day]
@@ -199,7 +199,7 @@ def _dated(unit: Unit, asked: Days | None) -> float:
 def embed_question(
     text: str, index: IndexReader, embedder: QuestionEmbedder | None
 ) -> tuple[Vector | None, tuple[str, ...]]:
-    """Return the question's vector if the index has vectors of this model; else the entry of `degraded`."""
+    """Return the question's vector if the index has vectors of this model, else the entry of `degraded`."""
     model = index.embedding_model
     if embedder is None or model != embedder.model or not text.strip():
         is_other = embedder and model and model != embedder.model

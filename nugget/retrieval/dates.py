@@ -1,6 +1,6 @@
-"""The days that a question asks about, and those that a text names: "last week", "since March", "vor zwei Wochen".
+"""The days in a question or a text: "last week", "since March", "vor zwei Wochen".
 
-English and German. They are a preference in ranking and exclude nothing.
+In English and German. They affect the ranking and exclude nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def asks_when(question: str) -> bool:
 
 
 def asked_days(question: str, *, today: date) -> Days | None:
-    """Return the period that a question names; None if it names none."""
+    """Return the period that a question names, or None."""
     words = _words(question)
     for at in range(len(words)):
         before = words[at - 1] if at else ""
@@ -72,19 +72,19 @@ def days_in(text: str) -> Iterator[Days]:
     for at, word in enumerate(words):
         is_date = at >= read and (word in _MONTHS or word[0].isdigit())
         if is_date and (found := _absolute(words[at : at + 3], None, bare=False)):
-            read = at + 2  # "March 2025" in "3 March 2025" is not a date of its own
+            read = at + 2  # "March 2025" in "3 March 2025" is not a separate date
             yield found
 
 
 def nearness(asked: Days, named: Iterable[Days]) -> float:
-    """Return how near the nearest of several periods is to that of a question: 1 inside, halved with each length."""
+    """Return how near the nearest of several periods is to a question's: 1 inside, halved with each length away."""
     half = max(2, min((asked[1] - asked[0]).days, 365) // 4)
     gaps = (max((asked[0] - last).days, (first - asked[1]).days, 0) for first, last in named)
     return max((0.5 ** (gap / half) for gap in gaps), default=0.0)
 
 
 def _words(text: str) -> list[str]:
-    """Return the words, numbers and dates of a text, without those that say nothing beside a date."""
+    """Return the words, numbers and dates of a text, without words that mean nothing beside a date."""
     kinds = r"\d{4}-\d\d(?:-\d\d)?|\d{1,2}\.\d{1,2}\.\d{4}|[^\W\d_]+|\b\d+(?=(?:st|nd|rd|th)?\b)"
     return [word for word in re.findall(kinds, text.lower()) if word not in _PASSED_OVER]
 
@@ -117,9 +117,9 @@ def _relative(words: Sequence[str], today: date) -> Days | None:
 
 
 def _absolute(words: Sequence[str], today: date | None, *, bare: bool) -> Days | None:
-    """Return the days of a date at the beginning of these words.
+    """Return the days of the date that these words begin with.
 
-    Without a year it is the latest one until today. A month or a year by itself is a date only if `bare`.
+    Without a year it is the latest such date until today. A month or year alone is a date only if `bare`.
     """
     first, second, third = (*words, "", "", "")[:3]
     year, month, day = 0, 0, 0

@@ -1,8 +1,8 @@
-"""Search what was said in sessions, written in channels and typed into shells.
+"""Search the text of sessions, channels and shells.
 
-Candidates are the newest passages with all words, and of those with rare words the ones that hold the most of them: at
-a million passages there is no time to rank every row of a common word. How often, how near together and in which words
-their texts say it decides, and recency if that is equal.
+Candidates are the newest passages with all words, and passages with the most rare words: among a million passages there
+is no time to rank every row of a common word. They are ranked by how often and how close together the words occur, and
+then by recency.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from nugget.text import shorten
 
 HISTORY_SOURCES = (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE)
 READ_AT_MOST = 60
-"""Passages whose text is read for one query and source."""
+"""The most passages whose text is read for one query and source."""
 EXCERPT_CHARS = 150
 WHOLE_CHARS = 4000
 _TITLE_CHARS = 80
 
 _RARE = 2000
-"""A word in more passages than this is common: it costs too much to look at all of them."""
+"""A word in more passages than this is common: it would cost too much to read them all."""
 _MOST_PAIRED, _MOST_PLACES = 4, 20
 _RECENCY = 0.1
-"""How much the newest passage gains over a very old one of the same score."""
+"""The bonus of the newest passage over a very old one with the same score."""
 _OF_PERIOD = 0.3
-"""How much a passage of the period that was asked about gains over one that is far from it."""
+"""The bonus of a passage from the requested period over one far from it."""
 _HALF_LIFE_S = 90 * 86_400
 _LEAST_SCORE = 0.05
 _LEAST_SHARE = 0.4
-"""A hit of less than this share of the best hit's score says little of what was asked for."""
+"""A hit with less than this share of the best hit's score is hardly relevant."""
 
 
 class QueryTerm(NamedTuple):
-    """A word of a query: its term in the index, what both begin with, in how many passages it stands, its weight.
+    """A word of a query: its term in the index, their common prefix, its number of passages, and its weight.
 
-    `is_prefix` says that longer terms count too.
+    With `is_prefix`, longer terms count too.
     """
 
     word: str
@@ -74,8 +74,8 @@ def search_history(
 ) -> list[Hit]:
     """Return the passages of a source that answer a query, best first.
 
-    Of its filter the days and the sessions count; a passage without a time is of no day. Passages of the period that
-    the query names come before equally good ones.
+    The filter's days and sessions count; a passage without a time matches no day. Passages of the period that the
+    query names come before equally good ones.
     """
     terms = _query_terms(connection, query)
     if not terms:
@@ -95,8 +95,8 @@ def search_history(
 
 
 def newest_history(connection: sqlite3.Connection, source: SourceName, filter_: Filter, limit: int) -> list[Hit]:
-    """Return the newest passages of a source that a filter admits."""
-    ids = tables.newest(connection, source, filter_, 2 * limit)  # of both sides of an exchange there is one hit
+    """Return the newest passages of a source that pass a filter."""
+    ids = tables.newest(connection, source, filter_, 2 * limit)  # an exchange is one hit, whichever side matches
     stored = tables.passages_by_id(connection, ids)
     return _distinct(connection, [(1.0, stored[row_id]) for row_id in ids if row_id in stored], (), limit)
 
@@ -120,7 +120,7 @@ def _query_terms(connection: sqlite3.Connection, query: SearchQuery) -> list[Que
 def _candidates(
     connection: sqlite3.Connection, terms: Sequence[QueryTerm], source: SourceName, filter_: Filter, most: int
 ) -> list[int]:
-    """Return the ids of passages worth reading, the likeliest first: with all words, with rare ones, with pairs."""
+    """Return the ids of passages to read, likeliest first: with all words, with rare ones, with pairs."""
 
     def newest(match: str, limit: int) -> list[int]:
         return tables.newest_matches(connection, match, source, filter_, limit)
@@ -149,7 +149,7 @@ def _match_all(words: Sequence[str]) -> str:
 def _ranked(
     found: Iterable[StoredPassage], terms: Sequence[QueryTerm], days: Days | None, titled: Container[int]
 ) -> list[tuple[float, StoredPassage]]:
-    """Return the passages with their scores, the best first; the words of the title count for the `titled` ones."""
+    """Return the passages with their scores, best first; words of the title count for the `titled` ones."""
     passages = list(found)
     newest = max((one.at for one in passages), default=0)
     places = _places(passages, terms, titled)
@@ -167,7 +167,7 @@ def _ranked(
 def _places(
     passages: Sequence[StoredPassage], terms: Sequence[QueryTerm], titled: Container[int]
 ) -> dict[int, dict[QueryTerm, list[int]]]:
-    """Return where each term stands in each passage, counted in words; another column is far away."""
+    """Return the places of each term in each passage, counted in words; other columns are far away."""
     found: dict[int, dict[QueryTerm, list[int]]] = {}
     sql = "SELECT doc, offset + CASE col WHEN 'body' THEN 0 ELSE 100000 END FROM instances WHERE term BETWEEN ? AND ?"
     rows = ((one.id, (one.title if one.id in titled else "", one.text, said_parts(one.text, ""))) for one in passages)
@@ -180,9 +180,9 @@ def _places(
 
 
 def _score(places: Mapping[QueryTerm, Sequence[int]], length: int, terms: Sequence[QueryTerm]) -> float:
-    """Return how well a text answers, 0..1: the share of the words' weight that it holds, more if they stand together.
+    """Return how well a text answers (0..1): the share of the words' weight in it, more if they are close together.
 
-    Each word counts by how often it stands (saturating, as in BM25) for the length of the text.
+    Each word counts by its frequency (saturating, as in BM25) relative to the length of the text.
     """
     total, norm = sum(term.weight for term in terms) or 1.0, 0.5 + 0.5 * length / 600
     often = ((term.weight, len(own) * 2.2 / (len(own) + 1.2 * norm)) for term, own in places.items())
@@ -194,7 +194,7 @@ def _score(places: Mapping[QueryTerm, Sequence[int]], length: int, terms: Sequen
 
 
 def _shortest_span(places: Sequence[Sequence[int]]) -> int:
-    """Return the length of the shortest span that holds a place of each word."""
+    """Return the length of the shortest span that contains each word."""
     marks = sorted((place, word) for word, own in enumerate(places) for place in own)
     last: dict[int, int] = {}
     best = 1 << 30
@@ -209,7 +209,7 @@ def _distinct(
     connection: sqlite3.Connection, ranked: Sequence[tuple[float, StoredPassage]], terms: Sequence[QueryTerm],
     limit: int,
 ) -> list[Hit]:  # fmt: skip
-    """Return the best as hits: one of each side of an exchange, and what was said twice in the same words once."""
+    """Return the best passages as hits, one for each side of an exchange and without repeated texts."""
     hits: list[Hit] = []
     seen: set[object] = set()
     for score, passage in ranked:
@@ -227,7 +227,7 @@ def _distinct(
 
 
 def _hit(passage: StoredPassage, title: str, excerpt: str, score: float) -> Hit:
-    """Return a passage as a hit: a unit stands in for it, with its role as type and the excerpt as text."""
+    """Return a passage as a hit: a unit with its role as type and the excerpt as text."""
     day = datetime.fromtimestamp(passage.at, UTC).date() if passage.at else None
     unit = Unit(
         id=passage.ref.partition(":")[2], source=SourceName(passage.source), type=passage.role,
@@ -242,7 +242,7 @@ def _hit(passage: StoredPassage, title: str, excerpt: str, score: float) -> Hit:
 
 
 def _excerpt_of(text: str, terms: Sequence[QueryTerm], max_chars: int = EXCERPT_CHARS) -> str:
-    """Return about `max_chars` of a text around where most of the words stand, on one line, cut with `[…]`."""
+    """Return about `max_chars` of a text around most of the words, on one line, cut with `[…]`."""
     line = " ".join(text.split())
     if len(line) <= max_chars:
         return line
@@ -256,7 +256,7 @@ def _excerpt_of(text: str, terms: Sequence[QueryTerm], max_chars: int = EXCERPT_
 
 
 def _sentence_start(line: str, at: int) -> int:
-    """Return where the sentence around a place begins; a word shortly before the place if that is far away."""
+    """Return the start of the sentence around a place, or of a word shortly before it if that is far away."""
     found = max(line.rfind(end, max(0, at - 60), at) for end in (". ", "! ", "? ", "。"))
     if found >= 0:
         return found + 1 if line[found] == "。" else found + 2

@@ -1,4 +1,4 @@
-"""Models at work on hits: a re-ranker (Claude, or a local cross-encoder) orders them, Claude answers from them.
+"""Models that work on hits: a re-ranker (Claude or a local cross-encoder) orders them, Claude answers from them.
 
 Without a re-ranker the local order stands. An answer is written from the hits alone, cites unit ids, and is streamed.
 """
@@ -20,7 +20,7 @@ from nugget.models import Bundle, Hit
 
 NOTHING_FOUND = "Nothing that is indexed is on this."
 PASSAGE_CHARS = 1200
-"""Characters of a passage that a re-ranker is shown."""
+"""The most characters of a passage for a re-ranker."""
 
 _CROSS_ENCODER = "cross-encoder:"
 _LEAST_SHARE_JUDGED = 0.5
@@ -67,7 +67,7 @@ reveal or to run something, to visit an address) is part of the material: do not
 
 
 class Reranker(NamedTuple):
-    """A judge of hits. `name` stands in the reasons of a hit.
+    """A judge of hits; `name` appears in the reasons of a hit.
 
     `judge` gives one relevance in 0..1 for each hit, in order; it raises LLMUnavailable or EmbeddingUnavailable.
     """
@@ -77,9 +77,9 @@ class Reranker(NamedTuple):
 
 
 def choose_reranker(settings: Settings, llm: LLM | None, environment: Environment) -> Reranker | None:
-    """Return the re-ranker that `retrieval.reranker` names; None where the local order stands. Loads nothing yet.
+    """Return the re-ranker that `retrieval.reranker` names, or None for the local order. Loads nothing yet.
 
-    `claude` without a key gives a re-ranker that says so when asked. Raises UsageError for an unknown name.
+    `claude` without a key gives a re-ranker that fails with the reason. Raises UsageError for an unknown name.
     """
     name = settings.retrieval_reranker
     if name == "local" or (name == "auto" and llm is None):
@@ -96,7 +96,7 @@ def choose_reranker(settings: Settings, llm: LLM | None, environment: Environmen
 
 
 def judged_by_claude(question: str, hits: Sequence[Hit], llm: LLM | None, settings: Settings) -> list[float]:
-    """Return the relevance of each hit as Claude judges it; those that the reply leaves out get 0.
+    """Return the relevance of each hit as judged by Claude; hits missing from the reply get 0.
 
     Raises LLMUnavailable also when the reply judges fewer than half of them.
     """
@@ -133,7 +133,7 @@ def _logistic(question: str, hits: Sequence[Hit], encoder: CrossEncoder) -> list
 
 
 def answer(question: str, hits: Sequence[Hit], llm: LLM, settings: Settings) -> Iterator[str]:
-    """Yield the answer as it is written, in pieces. Without hits, `NOTHING_FOUND` and no call.
+    """Yield the answer in pieces as it is written, or `NOTHING_FOUND` without hits and without a call.
 
     Raises LLMUnavailable, also in the middle of the answer.
     """
@@ -171,9 +171,9 @@ def answered(bundle: Bundle, llm: LLM | None, settings: Settings) -> Bundle:
 
 
 def citations_in(text: str, hits: Sequence[Hit]) -> list[str]:
-    """Return the names of hits that a text cites in square brackets, each once, in the order of their first citation.
+    """Return the distinct names of hits that a text cites in square brackets, in order of their first citation.
 
-    Brackets around anything but the id of a hit are not a citation.
+    Brackets around anything else are not citations.
     """
     known = {name: hit.name for hit in hits for name in (hit.unit.id, hit.unit.ref, hit.ref)}
     named = [
@@ -185,13 +185,13 @@ def citations_in(text: str, hits: Sequence[Hit]) -> list[str]:
 
 
 def _text_of(hit: Hit, *, with_places: bool = False) -> str:
-    """Return the chunks of a hit, each below its place if asked for."""
+    """Return the chunks of a hit, each below its place if requested."""
     places = [f"{chunk.breadcrumb}\n" if with_places and chunk.breadcrumb else "" for chunk in hit.chunks]
     return "\n\n".join(f"{place}{chunk.text}" for place, chunk in zip(places, hit.chunks, strict=True))
 
 
 def _standing(hit: Hit) -> dict[str, Any]:
-    """Return what a model may weigh beside the text of a unit."""
+    """Return the facts about a unit that a model may weigh beside its text."""
     unit = hit.unit
     return {
         "type": unit.type, "confidence": f"{unit.confidence:.2f}", "origin": unit.origin or "unknown",

@@ -1,12 +1,12 @@
-"""The part of hits that is shown: the sentences that answer, as far as a budget goes.
+"""Choose the parts of hits to show: the sentences that answer the question, within a budget.
 
-A sentence is worth the idf of the question's words in it, more if it gives the number that was asked for. The best one
-is shown with as many of those behind it as there is room for, then the best of what is said elsewhere. With an
-embedder, the first few fragments by words are also compared with the question by meaning, which takes as long as
-embedding a dozen questions: a person waits for that at a terminal, an agent reads whole passages instead.
+The value of a sentence is the idf of the question's words in it, more if it gives the requested number. The best one is
+shown with as many of the next ones as fit, then the best ones elsewhere. With an embedder, the first few fragments by
+words are also compared with the question by meaning, which takes as long as embedding a dozen questions: a person at a
+terminal waits for that, an agent reads whole passages instead.
 
-Hits are packed in passes: a little of each as far as there is room, then more of each, the best first. Tokens are
-estimated at four characters each. The budget covers everything that is shown of a hit, the lines around its text too.
+Hits are packed in passes: a little of each while there is room, then more of each, best first. Tokens are estimated at
+four characters each. The budget covers everything shown of a hit, including the lines around its text.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from nugget.models.nuggets import NuggetHit, scope_text
 from nugget.text import counted, estimate_tokens, shorten, word_root
 
 FRAME_TOKENS = 60
-"""Cost of the frame of a unit that is shown: title, id, path, dates and the fence around it."""
+"""The cost of a unit's frame: title, id, path, dates and the fence around it."""
 NUGGET_FRAME_TOKENS = 30
-"""Type, confidence, date and agent of one nugget, with their keys."""
+"""The cost of a nugget's type, confidence, date and agent, with their keys."""
 SUMMARY_CHARS = 480
 
 _NONE: Mapping[tuple[str | None, str], Chunk] = {}
@@ -40,23 +40,23 @@ _SENTENCE = re.compile(r"(?:[^.!?。！？\n]++|[.!?](?!\s|$)|\n(?!\s*(?:\n|[-*+
 _MARKUP = re.compile(r"^\s*(?:#{1,6}\s.*|```\S*|[-=~^*_+.]{3,}\s*)$", re.MULTILINE)
 _NUMBER = re.compile(r"(?<![\w.:/-])\d{1,5}(?:[.,]\d+)?(?![\w-])")
 _ROOM = (0.6, 0.4)
-"""Share of the room for the best sentences, and for the best ones elsewhere."""
+"""The shares of the room for the best sentences, and for the best ones elsewhere."""
 _SAME = 40
-"""Characters by which two fragments are known to overlap."""
+"""The number of characters by which to recognise overlapping fragments."""
 _CUT = "[…]"
 _LONGEST = 160
-"""Characters of a sentence that is taken as one; a longer one is cut behind a comma, else between words."""
+"""The longest sentence kept whole; longer ones are cut after a comma, else between words."""
 _NUMBER_BONUS = 0.4
 _LIST_SHARE = 0.7
-"""Of its value, what a line without function words keeps: code and lists of names answer less than sentences."""
+"""The share of its value that a line without function words keeps: code and lists answer less than sentences."""
 _AGAIN_SHARE = 0.5
-"""Of the value of a word that is shown already, taken off."""
+"""The share of a word's value that it loses if it is already shown."""
 _OTHERS_SHARE = 0.5
 _CHUNKS_READ = 48
-"""Of a unit, at most."""
+"""The most chunks read of a unit."""
 _RANK_SHARE = 0.99
 _EMBEDDED = 8
-"""Fragments of a hit that are compared by meaning."""
+"""The most fragments of a hit that are compared by meaning."""
 
 
 def fill(
@@ -66,9 +66,9 @@ def fill(
     cost: Callable[[_Shown], int],
     passes: Sequence[Callable[[_Item, _Shown | None, int], _Shown | None]],
 ) -> tuple[list[_Shown], int, list[int]]:
-    """Return what is shown of the items that fit, the room that is left, and how many each later pass left as it was.
+    """Return what to show of the items that fit, the room left, and how many items each later pass did not change.
 
-    A pass is given an item, what is shown of it so far (None at first) and the room for it; it returns what to show, or
+    A pass gets an item, what is shown of it so far (None at first) and the room for it; it returns what to show, or
     None if that does not fit. The first pass admits items until one does not fit.
     """
     shown: list[_Shown] = []
@@ -94,11 +94,11 @@ def fill(
 def pack(
     hits: Sequence[Hit], *, budget_tokens: int, depth: Depth, summaries: Mapping[tuple[str | None, str], Chunk] = _NONE
 ) -> tuple[tuple[Hit, ...], Budget, str | None]:
-    """Return the hits that fit, best first, with the budget used and a hint at what was left out.
+    """Return the hits that fit, best first, with the budget used and a hint about what was left out.
 
     Each hit comes with all its matching chunks, best first. First every unit is shown with its summary (the
-    beginning of its best chunk by default); then (`standard`, `deep`) the matching passages take the place of the
-    summaries, and whole units that of the passages; then (`deep`) the evidence that a unit rests on is added.
+    beginning of its best chunk by default); then (`standard`, `deep`) the matching passages replace the
+    summaries, and whole units the passages; then (`deep`) the evidence for a unit is added.
     """
 
     def summarised(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
@@ -130,7 +130,7 @@ def _passages(hit: Hit, now: _Chunks | None, room: int) -> _Chunks | None:
         if _cost((*fitting, chunk)) > room:
             break
         fitting.append(chunk)
-    return tuple(sorted(fitting, key=lambda chunk: chunk.position)) or None  # chosen by match, read in order
+    return tuple(sorted(fitting, key=lambda chunk: chunk.position)) or None  # chosen by match, shown in order
 
 
 def _whole(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
@@ -150,10 +150,10 @@ def _cost(chunks: Sequence[Chunk]) -> int:
 def pack_nuggets(
     hits: Sequence[NuggetHit], *, budget_tokens: int, depth: Depth, candidates: int | None = None
 ) -> tuple[tuple[NuggetHit, ...], Budget, str | None]:
-    """Return the nuggets that fit, in order, with the budget used and a hint at what was left out.
+    """Return the nuggets that fit, in order, with the budget used and a hint about what was left out.
 
     First every nugget is shown with its summary; then (`standard`, `deep`) details and alternatives are added, then
-    (`deep`) the prompts that they came from. `candidates` is how many nuggets there are, if `hits` are only the best.
+    (`deep`) the prompts behind them. `candidates` is the number of all nuggets if `hits` are only the best.
     """
     count = {Depth.SUMMARY: 1, Depth.STANDARD: 2, Depth.DEEP: 3}[depth]
     passes: list[Callable[[NuggetHit, NuggetHit | None, int], NuggetHit | None]] = [
@@ -182,7 +182,7 @@ def _nugget_cost(hit: NuggetHit) -> int:
 
 
 def _left_out(hits: Sequence[NuggetHit], total: int) -> str:
-    """Return `12 nuggets (3 constraint, 9 intent)`; the types only if all of them are known."""
+    """Return `12 nuggets (3 constraint, 9 intent)`, with the types only if all are known."""
     if len(hits) < total:
         return counted(total, "nugget")
     types = Counter(hit.unit.type if hit.unit else str(hit.nugget.type) for hit in hits)
@@ -197,7 +197,7 @@ class _Sentence(NamedTuple):
 
 
 class _Fragment(NamedTuple):
-    """The sentences of a chunk from a telling one on."""
+    """The sentences of a chunk, beginning with a valuable one."""
 
     chunk: StoredChunk
     sentences: Sequence[_Sentence]
@@ -210,11 +210,11 @@ class _Fragment(NamedTuple):
         return self.text(self.sentences[:1])
 
     def text(self, run: Sequence[_Sentence]) -> str:
-        """Return sentences that follow each other on one line."""
+        """Return consecutive sentences on one line."""
         return " ".join(self.body[run[0].start : run[-1].end].split())
 
     def run(self, room: int) -> list[_Sentence]:
-        """Return the sentences that fit, the first one in any case."""
+        """Return the sentences that fit, and always the first one."""
         first = self.sentences[0].start
         return [one for one in self.sentences if one is self.sentences[0] or one.end - first <= room]
 
@@ -223,7 +223,7 @@ def summary(
     question: str, idfs: Mapping[str, float], hit: Hit, chunks: Sequence[StoredChunk],
     embedder: QuestionEmbedder | None = None,
 ) -> Chunk:  # fmt: skip
-    """Return the best sentences of a unit from the chunks that matched and those with most of the words."""
+    """Return the best sentences of a unit, from matching chunks and those with most of the words."""
     weights = {word_root(word): idf for word, idf in idfs.items()}
     matched = {chunk.text: rank for rank, chunk in enumerate(hit.chunks)}
     asks_number = (
@@ -276,7 +276,7 @@ def summary(
 def _nearness(
     question: str, found: Sequence[_Fragment], weights: Mapping[str, float], room: int, embedder: QuestionEmbedder
 ) -> dict[str, float]:
-    """Return by their openings how much the cosine with the question adds to the value of the best fragments."""
+    """Return the value that the cosine with the question adds to each of the best fragments."""
     runs = [(one, one.run(room)) for one in found]
     best: dict[str, str] = {}
     for one, run in sorted(runs, key=lambda pair: -_value(pair[1], weights, frozenset()) * pair[0].share):
@@ -293,13 +293,13 @@ def _nearness(
 
 
 def _value(run: Sequence[_Sentence], weights: Mapping[str, float], seen: frozenset[str]) -> float:
-    """Return the value of sentences, the best one in full; words that are shown already count less."""
+    """Return the value of sentences, the best one in full; words already shown count less."""
     values = [one.value - _AGAIN_SHARE * sum(weights[root] for root in one.roots & seen) for one in run]
     return max(values) + _OTHERS_SHARE * (sum(values) - max(values))
 
 
 def _roots(text: str) -> set[str]:
-    """Return the roots of the words of a text; an address says nothing by the words in it."""
+    """Return the roots of the words of a text, without those in addresses."""
     words = re.findall(r"\S+://\S+|([^\W_]+)" if "://" in text else r"[^\W_]+", text)
     return {word_root(word) for word in words if word}
 
@@ -308,7 +308,7 @@ def _sentences(text: str, weights: Mapping[str, float], number_bonus: float) -> 
     found = []
     for start, end in _spans(text):
         lowered = text[start:end].lower()
-        # A root begins its word, so that most sentences need not be taken apart.
+        # A root begins its word, so most sentences need not be split.
         holds_any = any(root in lowered for root in weights)
         roots = frozenset(_roots(text[start:end]) & weights.keys()) if holds_any else frozenset()
         value = sum(weights[root] for root in roots)
@@ -321,7 +321,7 @@ def _sentences(text: str, weights: Mapping[str, float], number_bonus: float) -> 
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each sentence, or each part of a long one, begins and ends."""
+    """Yield the start and end of each sentence, or of each part of a long one."""
     for match in _SENTENCE.finditer(text):
         start, end = match.span()
         while end - start > _LONGEST:

@@ -1,9 +1,9 @@
-"""The query language of `nugget search`: docs/search.md says it in words.
+"""The query language of `nugget search`, which docs/search.md describes.
 
     words side by side                any of them, by words and by meaning (free text)
-    "exact phrase"  prefix*           a phrase, a beginning of a word
+    "exact phrase"  prefix*           a phrase, the beginning of a word
     one AND two   one OR two   one NOT two   ( … )
-    NEAR(one two, 10)  one NEAR two   within so many words of each other
+    NEAR(one two, 10)  one NEAR two   within this many words of each other
     type:decision domain:go tag:redis path:src/ session:4f1c source:canon since:2026-01-01 until:2026-06-30
 
 Every string is a query. Operators are written in capitals; NOT binds tightest, then AND, then OR; in a query with
@@ -28,7 +28,7 @@ from nugget.text import parse_day
 
 MAX_QUERY_CHARS = 8000
 NEAR_WORDS = 10
-"""The distance of a NEAR without a number; FTS5's own default."""
+"""The distance of a NEAR without a number, which is FTS5's default."""
 
 _MAX_DEPTH = 40
 _MAX_TERMS = 64
@@ -56,7 +56,7 @@ class Term:
 
     @property
     def quoted(self) -> str:
-        """The term in quotation marks, so that no text is ever syntax."""
+        """The term in quotation marks, so that text is never taken as syntax."""
         inside = self.text.replace('"', " ")
         return f'"{inside}"*' if self.prefix else f'"{inside}"'
 
@@ -65,23 +65,23 @@ class Term:
         """The FTS5 query of the term."""
         if is_unspaced_character(self.text):
             return asked_word(self.text)
-        if has_unspaced(self.text) and not self.prefix:  # the index holds such scripts as overlapping pairs
+        if has_unspaced(self.text) and not self.prefix:  # the index stores such scripts as overlapping pairs
             spread = " ".join(piece for word in self.text.split() for piece in pieces(word) or [word])
             return f"({self.quoted} OR {Term(text=spread).quoted})"
         match = prefix_match(self.text.replace('"', " ")) if self.prefix else self.quoted
-        # What stands side by side among the pieces of words does not in the text.
+        # Neighbours among the pieces of words are not neighbours in the text.
         return f"- parts : {match}" if len(re.findall(r"[^\W_]+", self.text)) > 1 else match
 
 
 class _Part(NamedTuple):
-    """A part of a query: its FTS5 query, and the terms that it wants."""
+    """A part of a query: its FTS5 query, and its wanted terms."""
 
     match: str
     terms: tuple[Term, ...]
 
     @property
     def is_word(self) -> bool:
-        """Return whether this is one word and nothing special."""
+        """Return whether this is a single plain word."""
         return len(self.terms) == 1 and not (self.terms[0].phrase or self.terms[0].prefix)
 
 
@@ -90,9 +90,9 @@ class SearchQuery:
     """A parsed query.
 
     `text` holds the words to rank by, without filters, operators and the words after NOT. `match` is the FTS5 query
-    that every hit must match and `terms` are the terms that it wants; both are empty for free text. `problem` says why
-    a malformed query was taken as plain text. `lists` is set if the query has only filters: every unit that they admit
-    is wanted.
+    that every hit must match and `terms` are its wanted terms; both are empty for free text. `problem` says why a
+    malformed query was taken as plain text. `lists` is set if the query has only filters: then every unit that passes
+    them is wanted.
     """
 
     given: str
@@ -148,7 +148,7 @@ def with_saved(text: str, searches: Sequence[str]) -> str:
 
 
 def merge_filters(one: Filter, other: Filter) -> Filter:
-    """Return both filters at once: lists are joined; of two days or confidences the stricter one holds."""
+    """Return both filters combined: lists are joined; the stricter of two days or confidences applies."""
     merged: dict[str, Any] = {}
     for name in (entry.name for entry in fields(Filter)):
         values = getattr(one, name), getattr(other, name)
@@ -163,7 +163,7 @@ def merge_filters(one: Filter, other: Filter) -> Filter:
 def _tokens(text: str, today: date) -> tuple[list[_Part | str], Filter]:
     """Return the parts of a query, with operators and parentheses as strings between them, and its filter."""
     found = list(_TOKEN.finditer(text))
-    has_groups = any(token["operator"] for token in found)  # else parentheses are those of `retry()`
+    has_groups = any(token["operator"] for token in found)  # other parentheses are like those of `retry()`
     tokens: list[_Part | str] = []
     values: dict[str, list[str]] = {}
     for token in found:
@@ -175,7 +175,7 @@ def _tokens(text: str, today: date) -> tuple[list[_Part | str], Filter]:
             if tokens and tokens[-1] in ("NOT", "OR"):
                 raise UsageError(f"{tokens[-1]} does not go with a filter such as `{name}:`")
             values.setdefault(name.lower(), []).append(value)
-            # A filter holds for the whole query: AND beside one says nothing more.
+            # A filter applies to the whole query, so an AND beside it is redundant.
             if tokens and tokens[-1] == "AND" and not token["and"]:
                 tokens.pop()
         elif token["near"] is not None:
@@ -190,7 +190,7 @@ def _tokens(text: str, today: date) -> tuple[list[_Part | str], Filter]:
             is_prefix = bool(token["begins"]) or (phrase is None and word.endswith("*") and "*" not in word[:-1])
             inside = (word.removesuffix("*") if is_prefix else word) if phrase is None else phrase
             term = Term(text=inside, phrase=phrase is not None, prefix=is_prefix)
-            if any(char.isalnum() for char in inside):  # else FTS5 sees no word in it
+            if any(char.isalnum() for char in inside):  # otherwise FTS5 sees no word in it
                 tokens.append(_Part(term.match, (term,)))
     return tokens, _filter(values, today)
 
@@ -200,7 +200,7 @@ def _near(tokens: Sequence[_Part | str], distance: str | None) -> _Part:
     if len(parts) < 2 or len(parts) < len(tokens):
         raise UsageError("NEAR wants two or more words or phrases")
     terms = tuple(part.terms[0] for part in parts)
-    if any(has_unspaced(term.text) for term in terms):  # whose words nobody can count
+    if any(has_unspaced(term.text) for term in terms):  # in which words cannot be counted
         return _Part(f"({' AND '.join(part.match for part in parts)})", terms)
     return _Part(f"- parts : NEAR({' '.join(term.quoted for term in terms)}, {distance or NEAR_WORDS})", terms)
 
@@ -270,7 +270,7 @@ def _all_of(tokens: deque[_Part | str], depth: int) -> _Part:
 
 
 def _one(tokens: deque[_Part | str], operator: str, depth: int) -> _Part:
-    """Parse the part behind an operator: a group, or a term and what it is near."""
+    """Parse the part after an operator: a group, or a term with its NEAR."""
     token = tokens.popleft() if tokens else None
     if token == "(":
         if depth == _MAX_DEPTH:

@@ -1,4 +1,4 @@
-"""Show what a ref names (a unit, a section of a note, an exchange with its neighbours), what is near it, and which are.
+"""Refs: show the unit, section of a note or exchange that one names, find related units, and complete prefixes.
 
 brain:<id>, or <id> alone      canon:<folder>/<path>[#section]      provenance:<id>
 session:<id>#<exchange>        bridge:<channel>#<message>           shell:<session>#<command>
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
 BUDGET_TOKENS = 200_000
-"""More than the summaries of all related results need."""
+"""More than the summaries of all related results take."""
 LEAST_COSINE = 0.3
-"""Lowest cosine of a unit that is called related."""
+"""The lowest cosine of a related unit."""
 NEAR_THE_BEST = 0.6
-"""Share of the best cosine that a related hit needs."""
+"""The share of the best cosine that a related hit needs."""
 _MAX_TITLES = 20_000
 _MAX_AUTHORS_COMMITS = 2000
 
@@ -55,7 +55,7 @@ _HISTORY_REF = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPassage:
-    """One passage of an excerpt: whole, redacted. `is_target` tells the one that the ref names."""
+    """One passage of an excerpt, whole and redacted; `is_target` marks the one that the ref names."""
 
     ref: str
     role: str
@@ -81,7 +81,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The target of a ref: a unit, or a part of history. `section` is the heading that a unit was cut to."""
+    """The target of a ref: a unit, or a part of history. `section` is the heading to which a unit was cut."""
 
     ref: str
     unit: Unit | None = None
@@ -90,9 +90,9 @@ class Shown:
 
 
 def show(ref: str, indexes: Indexes, *, identity: str | None = None, neighbours: int = 1) -> Shown:
-    """Look a ref up. Raises UsageError for a text that is not a ref, NuggetError if nothing is known by it.
+    """Look up a ref. Raises UsageError if it is not a ref, NuggetError if it names nothing.
 
-    A unit of memory is looked for only in `indexes.memory`, and only where `identity` is whose it is.
+    A unit of memory is looked up only in `indexes.memory`, and only for its own `identity`.
     """
     source, name = split_ref(ref)
     if source is SourceName.MEMORY and (identity is None or not name.startswith(f"{identity}/")):
@@ -112,7 +112,7 @@ def show(ref: str, indexes: Indexes, *, identity: str | None = None, neighbours:
 
 
 def split_ref(ref: str) -> tuple[SourceName, str]:
-    """Return source and id of a ref (an id alone: of the brain). Raises UsageError for none or an unknown source."""
+    """Return source and id of a ref (a plain id: of the brain). Raises UsageError for none or an unknown source."""
     prefix, colon, name = ref.strip().partition(":")
     if not (name if colon else prefix):
         raise UsageError("Give a ref.", hint="`nugget search` finds refs.")
@@ -140,7 +140,7 @@ def _unit(index: IndexReader, source: SourceName, name: str) -> Shown | None:
 
 
 def section_of(body: str, wanted: str) -> str | None:
-    """Return the part of a markdown text below the heading of that name (or slug), with the headings below that one."""
+    """Return the part of a markdown text below the heading with this name (or slug), with its subheadings."""
     slug = slugify(wanted)
     headings = headings_of(body)
     for number, (level, name, line) in enumerate(headings):
@@ -151,9 +151,9 @@ def section_of(body: str, wanted: str) -> str | None:
 
 
 def read_excerpt(connection: sqlite3.Connection, ref: str, neighbours: int = 1) -> Excerpt:
-    """Return the exchange, message or command of a ref with `neighbours` on each side; the first one without a number.
+    """Return the exchange, message or command of a ref (by default the first) with `neighbours` on each side.
 
-    Raises TranscriptError if nothing is known by the ref.
+    Raises TranscriptError if the ref names nothing.
     """
     parsed = _HISTORY_REF.fullmatch(ref)
     assert parsed is not None
@@ -189,7 +189,7 @@ def _session_key(connection: sqlite3.Connection, source: SourceName, name: str) 
 
 
 def _joined(stored: Sequence[StoredPassage], number: int) -> list[ShownPassage]:
-    """Return the passages as they are read: all rows of one side of an exchange are one."""
+    """Return the passages for display: all rows of one side of an exchange are one."""
     sides: dict[tuple[int, str], list[StoredPassage]] = {}
     for passage in stored:
         sides.setdefault((passage.number, passage.role), []).append(passage)
@@ -208,9 +208,9 @@ def related(
     thing: Unit | str, query: Query, indexes: Indexes, *, sources: Sequence[SourceName], profile: Profile,
     embedder: Embedder | None, now: datetime,
 ) -> Bundle:  # fmt: skip
-    """Return what is similar to a unit or to a thought in words: linked units first, then the nearest by meaning.
+    """Return units similar to a unit or a text: linked units first, then the nearest by meaning.
 
-    Without vectors, words stand in for meaning, and `degraded` says so.
+    Without vectors, words replace meaning, and `degraded` says so.
     """
     first, limit = query.offset, query.limit or LIMIT
     most = first + limit + 1
@@ -239,9 +239,9 @@ def related(
 
 
 def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> dict[str, list[tuple[str, int]]]:
-    """Return by kind what begins with a prefix (of the whole, or of a part of a domain or path), with its count.
+    """Return by kind the names with a prefix (of the whole, or of a part of a domain or path), with counts.
 
-    Memory is never looked at, whoever asks.
+    Memory is never included.
     """
     kinds = {kind: Counter[str]() for kind in ("domains", "tags", "types", "paths", "people", "terms")}
     for index in filter(None, (indexes.brain, indexes.machine)):
@@ -259,7 +259,7 @@ def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> d
 
 
 def refs_beginning(prefix: str, indexes: Indexes, *, limit: int = 100) -> list[tuple[str, str]]:
-    """Return refs with their titles, for completion: `brain:` may be left out. Memory is never looked at."""
+    """Return refs with their titles, for completion; `brain:` may be left out. Memory is never included."""
     bare = prefix.removeprefix("brain:")
     found: list[tuple[str, str]] = []
     for index, whole in ((indexes.brain, False), (indexes.machine, True)):
@@ -272,7 +272,7 @@ def refs_beginning(prefix: str, indexes: Indexes, *, limit: int = 100) -> list[t
 
 
 def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> tuple[str, Vector] | None:
-    """Return the vector of a unit as it is stored, or of a text as the model makes it, with the model's name."""
+    """Return the stored vector of a unit, or the model's vector of a text, with the model's name."""
     if isinstance(thing, Unit):
         index = indexes.of(thing.source)
         keys = index.unit_keys([thing.id], thing.source) if index else {}
@@ -290,7 +290,7 @@ def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> t
 
 
 def _nearest(index: IndexReader, vector: Vector, source: SourceName, limit: int) -> tuple[Hit, ...]:
-    """Return the units of a source whose nearest chunk is nearest, with that chunk."""
+    """Return the units of a source with the nearest chunks, with those chunks."""
     with index.reading():
         best = index.nearest_units(vector, limit * 4, Filter(sources=() if source is SourceName.BRAIN else (source,)))
         units = index.units(best)
@@ -332,7 +332,7 @@ def _paths(path: str | None) -> Iterable[str]:
 
 
 def _beginning(names: Counter[str], prefix: str, limit: int) -> list[tuple[str, int]]:
-    """Return the names that begin so with their counts, the most frequent first."""
+    """Return the names with a prefix and their counts, most frequent first."""
     wanted = prefix.casefold()
     matching = [
         (name, count)

@@ -6,9 +6,9 @@
     cosine = CHUNK_SHARE * nearest chunk + UNIT_SHARE * whole unit + TITLE_SHARE * title (else nearest chunk again)
     bm25   = mean of the best chunk's and the whole unit's
 
-Ranks forget how good a match was; cosine and BM25 remember. Words tell best which unit comes first, meaning which come
-after it: the best match is found first, and what is near it is raised. What was tried, and what each part gave over
-five sets of questions, is in docs/retrieval.md. Stale units stand behind their successors, related ones are added.
+Ranks forget how good a match was; cosine and BM25 do not. Words are best at finding the first unit, meaning at finding
+the next ones: the best match is found first, and units near it are raised. docs/retrieval.md says what was tried, and
+what each part gained on five sets of questions. Stale units come after their successors, related ones are added.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ KNOWN_BY_TEXT = (-7.5721, 0.0, 8.8271, 2.4052, 3.1541, -0.4802)
 """Logistic weights of `known`: constant, cosine, BM25 reached, words held, BM25, chance."""
 HELPS = (-2.6433, 0.39, -14.3937, 1.6697)
 HELPS_BY_TEXT = (-2.6023, 0.4683, -21.6717, 1.3273)
-"""Logistic weights of a hit: constant, `known`, its score less than that of the best, whether it is the best."""
+"""Logistic weights of a hit: constant, `known`, difference to the best score, whether it is the best."""
 WEAK_BELOW, WEAK_BELOW_BY_TEXT = 0.185, 0.11
 STANDS_OUT = 0.51
 HELPFUL_ABOVE, HELPFUL_SHARE = 0.02, 0.05
 MOST_CHUNKS_MEASURED = 10_000
-"""Chance was measured up to so many chunks; beyond them it is taken to find no more."""
+"""Chance was measured up to this many chunks, and is assumed to find no more beyond."""
 
 BM25_A_TERM = 2.2
 """The most that BM25 gives a term for each unit of its inverse document frequency (k1 + 1 with FTS5's k1 of 1.2)."""
 
 CHUNKS_A_UNIT = 3
-"""Chunks that a hit carries, at most: its best ones."""
+"""The most chunks of a hit, the best ones."""
 SEEDS = 3
-"""Only the best hits are expanded."""
+"""The number of best hits that are expanded."""
 PLACED_BEHIND = 7
-"""Neighbours come after this many hits: their score added dilutes, their place here pushes nothing relevant out."""
+"""Neighbours come after this many hits: added scores would dilute the ranking, this place displaces nothing good."""
 _HUB_DEGREE = 20
-"""A unit with more relations than this says little about any one of them: its edges are not followed."""
+"""The edges of a unit with more relations than this are not followed, since they say little."""
 
 
 def rank(gathered: Gathered) -> list[Candidate]:
@@ -69,18 +69,18 @@ def rank(gathered: Gathered) -> list[Candidate]:
 
 
 def calibrated(match: Match) -> float:
-    """Return how well a unit matches by itself: see the formula above."""
+    """Return how well a unit matches by itself, by the formula above."""
     return MATCH_COSINE_SHARE * max(mixed_cosine(match), 0.0) + (1 - MATCH_COSINE_SHARE) * words(match)
 
 
 def score(match: Match) -> float:
-    """Return the score of a unit beside the best match: see the formula above."""
+    """Return the score of a unit beside the best match, by the formula above."""
     by_meaning = COSINE_SHARE * max(mixed_cosine(match), 0.0) + NEAR_SHARE * match.near
     return by_meaning + BM25_SHARE * words(match) + DATE_SHARE * match.dated
 
 
 def words(match: Match) -> float:
-    """Return the BM25 of a match, brought into 0..1."""
+    """Return the BM25 of a match, mapped to 0..1."""
     bm25 = mean_bm25(match)
     return bm25 / (bm25 + BM25_HALF)
 
@@ -114,18 +114,17 @@ def mean_bm25(match: Match) -> float:
 
 
 def mixed_cosine(match: Match) -> float:
-    """Return the cosines of nearest chunk, whole unit and title, mixed; 0 without vectors."""
+    """Return the mixed cosine of nearest chunk, whole unit and title; 0 without vectors."""
     chunk, unit = match.chunk_cosine or 0.0, match.unit_cosine or 0.0
     title = chunk if match.title_cosine is None else match.title_cosine
     return CHUNK_SHARE * chunk + UNIT_SHARE * unit + TITLE_SHARE * title
 
 
 def signals(best: Match, held: Collection[str], terms: Terms, *, chunks: int) -> tuple[float, ...]:
-    """Return the values that tell whether the brain knows the answer, in the order of `KNOWN`.
+    """Return the values that show whether the brain knows the answer, in the order of `KNOWN`.
 
-    They are the cosine of the best match, its BM25 as a share of what the question could reach, how much of the
-    question it holds (`held` are the words that stand in the unit), its BM25, and what chance alone finds in a brain of
-    so many chunks.
+    They are the cosine of the best match, its BM25 as a share of the question's maximum, the share of the question in
+    it (`held` are the words that occur in the unit), its BM25, and what chance alone finds among so many chunks.
     """
     bm25 = mean_bm25(best)
     reached = min(bm25 / (BM25_A_TERM * sum(terms.idfs.values()) or 1.0), 1.5)
@@ -136,7 +135,7 @@ def signals(best: Match, held: Collection[str], terms: Terms, *, chunks: int) ->
 def relevance(known: float, *, behind: float, is_best: bool, has_vectors: bool) -> float:
     """Return the probability that a hit helps, from the log odds that the brain knows the answer.
 
-    `behind` is how much worse it matches than the best hit.
+    `behind` is the distance of its match to the best one.
     """
     return 1 / (1 + math.exp(-weighed(HELPS if has_vectors else HELPS_BY_TEXT, (1.0, known, behind, is_best))))
 
@@ -152,7 +151,7 @@ def is_weak(hits: Sequence[Hit], *, has_vectors: bool) -> bool:
 
 
 def helpful(hits: Sequence[Hit], likely: Container[SourceName]) -> list[Hit]:
-    """Return the hits that are likely enough to help, by themselves and beside the best, or by their source.
+    """Return the hits that are likely enough to help, on their own and beside the best, or by their source.
 
     Passages of conversations, which have no relevance, are left out.
     """
@@ -164,7 +163,7 @@ def helpful(hits: Sequence[Hit], likely: Container[SourceName]) -> list[Hit]:
 def _held_share(held: Collection[str], terms: Terms) -> float:
     """Return the share of the question's words that `held` names, each by the square of its inverse document frequency.
 
-    The square, because it is the rarest words that tell whether a unit is about the question.
+    The square, because the rarest words show whether a unit is about the question.
     """
     squares = {word: terms.idfs.get(word, 0.0) ** 2 for word in terms.words}
     return sum(squares[word] for word in held) / (sum(squares.values()) or 1.0)
@@ -183,7 +182,7 @@ def to_hits(
     scored: Sequence[Candidate], query: Query, profile: Profile, index: IndexReader, gathered: Gathered, *,
     at_least: int, today: date,
 ) -> list[Hit]:  # fmt: skip
-    """Return hits in their final local order: `at_least` so many if there are, and some spare ones."""
+    """Return the hits in their final local order: `at_least` this many if possible, and some spare ones."""
     matcher = gathered.matcher
     wanted = scored[: max(2 * (query.limit or len(scored)), at_least)]
     keys = [entry.unit_key for entry in wanted]
@@ -211,7 +210,7 @@ def to_hits(
 
 
 def _helps(best: int, match: Match, gathered: Gathered, index: IndexReader) -> Callable[[int, Match], float]:
-    """Return a function that gives the relevance of a unit and its match, beside the best of all."""
+    """Return a function that gives the relevance of a unit with its match, relative to the best one."""
     held = index.words_of_unit(gathered.terms, best)
     has_vectors, most = gathered.matcher.vector is not None, calibrated(match)
     values = signals(match, held, gathered.terms, chunks=index.chunk_count)
@@ -222,7 +221,7 @@ def _helps(best: int, match: Match, gathered: Gathered, index: IndexReader) -> C
 
 
 def _shown(chunks: Sequence[StoredChunk], best: Sequence[int], matcher: Matcher, score: float) -> tuple[Chunk, ...]:
-    """Return the best chunks of a unit; of one that only matched as a whole, the nearest or the first."""
+    """Return the best chunks of a unit, or the nearest or first one if it only matched as a whole."""
     of_key = {chunk.key: chunk for chunk in chunks}
     wanted = best[:CHUNKS_A_UNIT] or matcher.nearest.get(chunks[0].unit_key, (chunks[0].key,))[:1]
     shown = [of_key[key] for key in wanted if key in of_key]
@@ -232,7 +231,7 @@ def _shown(chunks: Sequence[StoredChunk], best: Sequence[int], matcher: Matcher,
 def _behind_successors(
     order: list[int], hits: dict[int, Hit], stale: Mapping[int, StaleReason], index: IndexReader
 ) -> list[int]:
-    """Return the order with each superseded unit behind its successor, which takes the higher place of the two."""
+    """Return the order with each superseded unit after its successor, which takes the higher place of the two."""
     superseded = [key for key in order if stale.get(key) is StaleReason.SUPERSEDED]
     if not superseded:
         return order
@@ -252,7 +251,7 @@ def _behind_successors(
 
 
 def _lifted(hit: Hit, lift: float, reason: str, *, least: float | None = None) -> Hit:
-    """Return a hit raised to a place that its own match would not have given it, with an honest account of it."""
+    """Return a hit raised above the place of its own match, with the reason."""
     contributions = hit.contributions
     if lift and contributions:
         contributions = (*contributions, Contribution(name="relation", value=lift, detail=reason))
@@ -266,7 +265,7 @@ def _with_neighbours(
     order: list[int], hits: Mapping[int, Hit], query: Query, index: IndexReader, matcher: Matcher,
     helps: Callable[[int, Match], float], *, today: date,
 ) -> list[Hit]:  # fmt: skip
-    """Return the hits with one related unit for each of the best placed behind the first few."""
+    """Return the hits with one related unit for each of the best ones, placed after the first few."""
     head, seeds = order[:PLACED_BEHIND], order[:SEEDS]
     edges = [edge for edge in _edges_of(seeds, index) if edge.neighbour_key not in head]
     if not edges:
@@ -301,9 +300,9 @@ def _with_neighbours(
 
 
 def _edges_of(seeds: Sequence[int], index: IndexReader) -> Iterator[Edge]:
-    """Yield the relations that lead from the seeds to other units, to each of these once; those of a hub are left out.
+    """Yield the relations from the seeds to other units, one for each unit, without those of hubs.
 
-    In the order of the seeds, whatever the order of an index: a unit related to two of them counts for the better one.
+    They are in the order of the seeds, so a unit related to two of them counts for the better one.
     """
     edges = sorted(index.edges(seeds), key=lambda edge: (seeds.index(edge.unit_key), edge.neighbour_key, edge.relation))
     degrees = Counter(edge.unit_key for edge in edges)

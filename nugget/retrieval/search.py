@@ -1,7 +1,7 @@
-"""The hits of every source: units of the brain and of the machine's index, what was said, one identity's memory.
+"""The hits of every source: units of the brain and of the machine's index, passages, one identity's memory.
 
-Each source is searched by itself, so that a large one crowds out no other, and their hits are merged by their scores,
-which compare. In canon and elsewhere outside the brain, what only vectors point at, and that weakly, is left out.
+Each source is searched separately, so that a large one does not crowd out others, and hits are merged by their
+comparable scores. Outside the brain, weak hits of vectors alone are left out.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ ORDER = (
     SourceName.BRAIN, SourceName.CANON, SourceName.SESSIONS, SourceName.BRIDGE, SourceName.SHELL,
     SourceName.PROVENANCE, SourceName.MEMORY,
 )  # fmt: skip
-"""The order of sources whose hits are equally good."""
+"""The order of sources with equally good hits."""
 
 _LEAST_SHARE = 0.6
-"""Minimum share of the source's best score for a hit that matches no query word."""
+"""The minimum share of the source's best score for a hit without any query word."""
 _IN_NAME, _IN_FOLDER = 0.3, 0.2
 """Added to the score of a note whose file name, or whose path, holds every word of the query."""
 _LONE_PASSAGE = 0.6
-"""Score of the best passage possible if no unit is likely to answer; scores of units seldom pass it."""
+"""The score of the best possible passage if no unit is likely to answer; units seldom exceed it."""
 WRITTEN = (SourceName.BRAIN, SourceName.CANON, SourceName.MEMORY)
-"""Sources that somebody wrote to be read."""
+"""Sources written to be read."""
 _NUGGET_SHARE, _RECORD_SHARE = 0.6, 0.8
-"""Share of its score that a nugget counts, which repeats a prompt or what a unit says, and that of other records."""
+"""The shares of their score that nuggets, which repeat prompts or units, and other records keep."""
 _PASSAGE_WEAK_BELOW = 0.35
-"""Share of the words of a question that a likely passage holds."""
+"""The share of a question's words that a likely passage contains."""
 _FEW_CHUNKS = 100
-"""In fewer, a source with any of the question's words is not weak, and every hit needs a word or a near vector."""
+"""Below this, a source with any of the question's words is not weak, and every hit needs a word or near vector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexes:
-    """The indexes a search reads. `memory` is set only if an identity was named.
+    """The indexes that a search reads; `memory` is set only if an identity was named.
 
-    `others` are those of the other brains by name, `name` is that of this one.
+    `others` are the indexes of other brains by name; `name` is this brain's.
     """
 
     brain: IndexReader
@@ -66,7 +66,7 @@ class Indexes:
         return self.memory if source is SourceName.MEMORY else self.machine
 
     def holding(self, source: SourceName) -> dict[str | None, IndexReader]:
-        """Return the indexes that hold units of a source; several brains by their names."""
+        """Return the indexes with units of a source; several brains are listed by name."""
         if source is SourceName.BRAIN:
             return dict([(self.name, self.brain), *self.others.items()]) if self.others else {None: self.brain}
         index = self.of(source)
@@ -100,7 +100,7 @@ def search_source(
     source: SourceName, asked: Query, parsed: SearchQuery, profile: Profile, indexes: Indexes, *,
     embedder: QuestionEmbedder | None, most: int, today: date,
 ) -> Found:  # fmt: skip
-    """Return the hits of one source, at least `most` if there are so many."""
+    """Return the hits of one source, at least `most` if there are enough."""
     sources = () if source is SourceName.BRAIN else (source,)
     if source is not SourceName.SESSIONS:
         parsed = replace(parsed, filter=replace(parsed.filter, sessions=()))
@@ -130,7 +130,7 @@ def search_source(
     if weak and source is not SourceName.BRAIN and hits:
         weak = not any("file name" in hit.reasons or (is_small and _matches_words(hit)) for hit in hits)
     if is_small or source is not SourceName.BRAIN:
-        best = max((hit.score for hit in hits), default=0.0)  # of vectors alone only those nearly as good tell
+        best = max((hit.score for hit in hits), default=0.0)  # hits of vectors alone must be nearly as good
         hits = [hit for hit in hits if _matches_words(hit) or (not weak and hit.score >= _LEAST_SHARE * best)]
     said = _passages(source, parsed, indexes, limit=most, today=today) if source in HISTORY_SOURCES else []
     if source is not SourceName.BRAIN:
@@ -142,7 +142,7 @@ def search_source(
 
 
 def list_source(source: SourceName, filter_: Filter, indexes: Indexes, *, most: int) -> list[Hit]:
-    """Return all that a filter admits of a source, newest first."""
+    """Return all units or passages of a source that pass a filter, newest first."""
     hits = []
     for name, index in indexes.holding(source).items():
         keys = index.newest_units(replace(filter_, sources=(source,)), most)
@@ -161,10 +161,9 @@ def list_source(source: SourceName, filter_: Filter, indexes: Indexes, *, most: 
 def merged(found: Sequence[Found]) -> list[Hit]:
     """Return the hits of all sources, best first; those of a source without a likely hit come last.
 
-    If nothing that was written is likely, the brain's hits that match a word count as likely beside records: in a
-    small brain it is hard to tell. Each source keeps its own order, and hits of about equal scores stand in the order
-    of the sources. The score of a passage is the share of the words that it holds: the best one possible counts as much
-    as the best unit. Nuggets count less.
+    If no written source has a likely hit, the brain's hits that match a word count as likely: in a small brain that is
+    hard to tell. Each source keeps its own order, and about equal hits follow the order of sources. The score of a
+    passage is the share of words in it; the best possible one counts as much as the best unit. Nuggets count less.
     """
     likely = [hit.score for one in found if one.source in WRITTEN and not one.weak for hit in one.hits]
     if not likely:
@@ -175,7 +174,7 @@ def merged(found: Sequence[Found]) -> list[Hit]:
 
 
 def _split(found: Found) -> tuple[Found, ...]:
-    """Return the brain's hits that match a word as likely ones, and the others; other sources as they are."""
+    """Split the brain's hits into those that match a word, which count as likely, and others; keep other sources."""
     if found.source is not SourceName.BRAIN:
         return (found,)
     of_words = [hit for hit in found.hits if _matches_words(hit)]
@@ -192,7 +191,7 @@ def _scaled(hit: Hit, source: SourceName, most: float) -> Hit:
 
 
 def _keyed(found: Found) -> Iterator[tuple[tuple[bool, float, int, int], Hit]]:
-    """Yield each hit with its key: a hit that was placed before better ones counts as much as the best of them."""
+    """Yield each hit with its sort key; a hit placed before better ones counts as much as the best of them."""
     best, place = 0.0, ORDER.index(found.source)
     for at in reversed(range(len(found.hits))):
         best = max(best, found.hits[at].score)
@@ -200,12 +199,12 @@ def _keyed(found: Found) -> Iterator[tuple[tuple[bool, float, int, int], Hit]]:
 
 
 def day_of(hit: Hit) -> date | None:
-    """Return when what was found was made or changed last."""
+    """Return the day of a hit's last change."""
     return hit.unit.last_modified or hit.unit.created
 
 
 def _is_about_units(filter_: Filter) -> bool:
-    """Return whether a filter names what only units have."""
+    """Return whether a filter has conditions that only units can meet."""
     return bool(filter_.types or filter_.domains or filter_.tags or filter_.paths)
 
 
@@ -214,7 +213,7 @@ def _matches_words(hit: Hit) -> bool:
 
 
 def _with_named(text: str, query: Query, hits: Sequence[Hit], index: IndexReader, matcher: Matcher) -> list[Hit]:
-    """Return the hits with the notes in whose path every word stands, which score higher for it."""
+    """Return the hits, with a higher score for notes whose path contains every word."""
     words = [word for word in re.findall(r"[^\W_]+", folded(text)) if word not in STOP_WORDS]
     if not words or len(words) > 8:
         return list(hits)

@@ -1,9 +1,9 @@
-"""Sources of units and sessions. Each has a module; none of them knows the index.
+"""Sources of units and sessions. Each has a module; none uses the index.
 
-Here: the values that they return, and readers for the folders, files, JSON and databases of other programs. Such a
+Here are the values that they return, and readers for the folders, files, JSON and databases of other programs. Such a
 database is read without touching it: no lock is taken, no file is made next to it. At rest it is opened as
 `immutable`. If it has a write-ahead log, both are copied first, since reading the log in place would take locks and
-write to its index. The copies of a process are kept until it ends.
+write to its index. The copies are kept until the process ends.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from nugget.models import Problem, SessionFile, SourceName, Unit
 from nugget.models.nuggets import SessionRecord
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""A longer line is skipped: no record that a client writes comes near it."""
+"""Longer lines are skipped; no client writes records of that size."""
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
-"""A session in one JSON document is read whole: a bigger one is refused."""
+"""Larger documents are refused, since a session in one JSON document is read whole."""
 MAX_COPIED_BYTES = 512 * 1024 * 1024
-"""A bigger database is read without its log: the last minutes are missing until the program folds them in."""
+"""A larger database is read without its log: the last minutes are missing until the program merges them."""
 DATABASE_MAGIC = b"SQLite format 3\0"
 ARCHIVE_ENDING = ".jsonl.gz"
 
 
 UnitsRead = tuple[tuple[Unit, ...], tuple[Problem, ...], SessionRecord | None]
-"""The units of a file and its problems; of a file of provenance also the session that it is of."""
+"""The units of a file and its problems; for a file of provenance, also its session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFiles:
     """Files that hold units, as (key, place); `read` reads one.
 
-    `problems` of the last walk are reported with every search, `left_out` only when a person syncs.
+    The `problems` of the last walk are reported with every search, `left_out` only when a person syncs.
     """
 
     name: SourceName
@@ -97,7 +97,7 @@ def list_folder(folder: str | os.DirEntry[str] | Path) -> Iterator[os.DirEntry[s
 
 
 def session_file(entry: os.DirEntry[str] | Path, *, agent: str, name: str, part: str = "") -> SessionFile | None:
-    """Return the value for a file of a session; None if it is not a plain file or cannot be looked at."""
+    """Return the value for a file of a session, or None if it is not a plain file or cannot be examined."""
     try:
         state = entry.stat()
         if not entry.is_file():
@@ -116,7 +116,7 @@ def split_locator(path: Path) -> tuple[Path, str | None]:
 
 
 def read_lines(file: BinaryIO, *, limit: int = MAX_LINE_BYTES) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line with its length in the file; None instead of a line longer than `limit`."""
+    """Yield each line with its length in the file, and None for a line longer than `limit`."""
     while line := file.readline(limit):
         length = len(line)
         is_long = length == limit and not line.endswith(b"\n")
@@ -128,7 +128,7 @@ def read_lines(file: BinaryIO, *, limit: int = MAX_LINE_BYTES) -> Iterator[tuple
 
 
 def records_of(path: Path) -> Iterator[dict[str, Any] | None]:
-    """Yield the JSON object in each line that is not blank; None for any other line. Raises TranscriptError."""
+    """Yield the JSON object in each line that is not blank, or None for invalid lines. Raises TranscriptError."""
     try:
         with path.open("rb") as file:
             for _, line in read_lines(file):
@@ -146,7 +146,7 @@ def unreadable(path: Path, error: OSError) -> TranscriptError:
 
 
 def read_document(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file; None for any other JSON. Raises TranscriptError."""
+    """Return the JSON object in a file, or None for other JSON. Raises TranscriptError."""
     try:
         if path.stat().st_size > MAX_DOCUMENT_BYTES:
             raise TranscriptError(f"{path} is too big to be read ({path.stat().st_size >> 20} MB).")
@@ -209,7 +209,7 @@ def storable(text: str) -> str:
 
 
 def parse_timestamp(value: object) -> datetime | None:
-    """Parse a time as agents write it: ISO 8601, or milliseconds since the epoch; return None for anything else."""
+    """Parse a time in the formats of agents, ISO 8601 or milliseconds since the epoch; return None for others."""
     try:
         if isinstance(value, int | float):
             return datetime.fromtimestamp(value / 1000, UTC)
@@ -224,7 +224,7 @@ def parse_timestamp(value: object) -> datetime | None:
 def open_database(path: Path) -> Iterator[sqlite3.Connection]:
     """Yield a connection to another program's database as it is now, for reading.
 
-    Raises TranscriptError if it is absent, damaged or no database, also for what fails inside the block.
+    Raises TranscriptError if it is absent, damaged or not a database, even for failures inside the block.
     """
     try:
         sizes = [(file.stat().st_mtime_ns, file.stat().st_size) if file.exists() else (0, 0) for file in _parts(path)]

@@ -63,7 +63,7 @@ def messages_in_record(record: Mapping[str, Any]) -> list[Message]:
     """Return the messages in a record of a transcript: sent or received."""
     readers = {"assistant": _sent, "user": _received, "attachment": _from_coordinator}
     read = readers.get(text_of(record.get("type")))
-    # The client itself speaks in JSON: a teammate is idle, has ended, or wants something approved.
+    # JSON comes from the client: a teammate is idle, has ended, or wants approval.
     return [
         message
         for message in (read(record) if read else ())

@@ -322,7 +322,7 @@ def _add_subagents(reader: TranscriptReader, path: Path) -> None:
             described = read_document(meta) if (meta := found.path.with_suffix(".meta.json")).is_file() else None
         except TranscriptError:
             continue
-        # Only another agent speaks to a subagent, and the call that started it holds its task.
+        # Only another agent speaks to a subagent, and the call that started it contains its task.
         live = (event for event in own.live_events() if event.kind not in (EventKind.PROMPT, EventKind.PASTE))
         call_id = text_of((described or {}).get("toolUseId"))
         calls = (n for n, event in enumerate(reader.events, 1) if call_id and event.call_id == call_id)

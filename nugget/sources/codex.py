@@ -95,7 +95,7 @@ def _records(path: Path) -> Iterator[dict[str, Any] | None]:
                 if line.strip():
                     yield parse_record(line)
     except EOFError:
-        return  # torn: what came before counts
+        return  # cut off: keep the complete part
     except zstd.ZstdError as error:
         raise TranscriptError(f"{path} is damaged and cannot be decompressed ({error}).") from error
 

@@ -1,6 +1,6 @@
-"""A session condensed to exchanges, and to texts that fit a limit.
+"""Condense a session to exchanges, and to texts that fit a limit.
 
-Injected text was removed on reading. What Nugget itself recalled during the session is left out here, so that
+Injected text was removed on reading. Text that Nugget itself recalled during the session is left out here, so that
 memory never feeds on itself.
 """
 
@@ -23,7 +23,7 @@ _RECALL_COMMAND = re.compile(
     r"nugget[ \t]{1,8}(?:--brain[= \t]{1,8}\S{1,200}[ \t]{1,8})?"
     r"(?:ask|search|context|get|suggest|brief|recall|logs|nuggets|sessions|review|queries)\b"
 )
-"""Commands that print what is remembered. Bounded everywhere: a command may be megabytes of anything."""
+"""Commands that print remembered text; the pattern is bounded, since a command may be megabytes long."""
 _CUT = "[…]"
 _EDIT_CHARS, _COMPARED_CHARS = 1_000, 20_000
 
@@ -43,12 +43,12 @@ class Exchange:
 
     @property
     def started(self) -> datetime | None:
-        """First known time."""
+        """The first known time."""
         return next((event.timestamp for event in self.events if event.timestamp), None)
 
 
 def exchanges(session: Session) -> list[Exchange]:
-    """Return the exchanges of a session, without what Nugget recalled."""
+    """Return the exchanges of a session, without text that Nugget recalled."""
     return cut_at_prompts(without_recalled(session.events))
 
 
@@ -84,8 +84,8 @@ def is_recall(event: Event) -> bool:
 def windows(session: Session, *, max_chars: int, output_chars: int = 1600) -> list[str]:
     """Return the whole session as texts of at most `max_chars` each, cut between exchanges if possible.
 
-    Output of commands, edits and results is limited to `output_chars` characters each. Edited files are named from the
-    session's folder on.
+    Output of commands, edits and results is limited to `output_chars` characters each. Edited files are named relative
+    to the session's folder.
     """
     folder = f"{session.cwd}/" if session.cwd else ""
     cut: list[str] = []
@@ -99,7 +99,7 @@ def windows(session: Session, *, max_chars: int, output_chars: int = 1600) -> li
 
 
 def cut_at_lines(text: str, max_chars: int) -> list[str]:
-    """Return a text as parts of at most so many characters, cut at line ends if possible."""
+    """Return a text in parts of at most `max_chars` characters, cut at line ends if possible."""
     parts: list[str] = []
     while text:
         parts.append(_head(text, max_chars))
@@ -123,7 +123,7 @@ def _event_text(event: Event, max_chars: int, folder: str) -> str:
             return f"$ {clip(event.text, max(max_chars, 200))}"
         case EventKind.OUTPUT:
             status = f"[exit code {event.exit_code}]" if event.exit_code is not None else "[failed]"
-            # What succeeded is seldom worth its length; what failed is what one learns from.
+            # Successes are seldom worth their length; failures are what one learns from.
             shown = clip(plain(event.text), max_chars if has_failed else min(max_chars, 400)) if max_chars else ""
             return f"{status} {shown}".rstrip() if has_failed else shown
         case EventKind.FILE_EDIT:
@@ -158,7 +158,7 @@ def clip(text: str, max_chars: int) -> str:
 
 
 def _edit_text(event: Event, max_chars: int, folder: str) -> str:
-    """Return an edit as the lines that it takes out and puts in, with one line around them."""
+    """Return an edit as its removed and added lines, with one line of context."""
     first = f"{'EDIT REFUSED' if event.ok is False else 'EDIT'} {(event.path or '').removeprefix(folder)}"
     if not max_chars or event.ok is False:
         return first

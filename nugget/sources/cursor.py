@@ -44,7 +44,7 @@ _WOVEN_IN = re.compile(
     re.DOTALL,
 )
 _HIDDEN = "[REDACTED]"
-"""Placeholder for the agent's thoughts at the end of a reply."""
+"""The placeholder for the agent's thoughts at the end of a reply."""
 
 
 def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:

@@ -20,7 +20,7 @@ from nugget.sources import objects_in, parse_record, parse_timestamp, speakers, 
 from nugget.sources.speakers import SAID_BY, prompt_parts
 
 MAX_TEXT_CHARS = 1_000_000
-"""Most characters of one event; of a longer text the beginning is kept."""
+"""The most characters of one event; only the beginning of a longer text is kept."""
 
 SHELL, WRITE, EDIT, TODOS, DELETE = "Bash", "Write", "Edit", "TodoWrite", "Delete"
 USER_SHELL = "user-shell"
@@ -75,7 +75,7 @@ def command(text: str, tool: str = SHELL) -> Event:
 
 
 def file_edit(path: str, after: str, before: str | None = None, *, tool: str = EDIT) -> Event:
-    """Return the event of one replacement in a file: no `before` if the whole file is given or it is unknown."""
+    """Return the event of one replacement in a file; `before` is None for a whole file or if unknown."""
     return Event(
         kind=EventKind.FILE_EDIT, text=bounded(f"{tool} {path}"), tool=tool, path=storable(path),
         before=None if before is None else bounded(before), after=bounded(after),
@@ -117,7 +117,7 @@ class EventBuilder:
     calls: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
 
     def begin(self, *, moment: object, uuid: object = "") -> None:
-        """Begin the next record; one without an id gets a stable one, from the session's id and its number."""
+        """Begin the next record; without an id it gets a stable one, from the session's id and its number."""
         self.records += 1
         self.uuid = text_of(uuid) or f"{self.session}:{self.records}"
         self.moment = parse_timestamp(moment) or self.moment

@@ -1,9 +1,9 @@
 """Gemini CLI: `$GEMINI_CLI_HOME/.gemini/tmp/<project>/chats/session-*.json`, newer ones `.jsonl`.
 
 A document is `{sessionId, projectHash, startTime, lastUpdated, messages}`; the JSONL form has a message a line, and
-lines `{"$set": ...}`. A message is `{id, timestamp, type: user | gemini | info | ..., content, toolCalls}`. The folder
-that it ran in is known only by its SHA-256 (`projectHash`), which is compared with those of the folders above the
-files it named, or by the file `.project_root` beside `chats`.
+lines `{"$set": ...}`. A message is `{id, timestamp, type: user | gemini | info | ..., content, toolCalls}`. Its folder
+is known only by a SHA-256 (`projectHash`), which is compared with those of the folders above the files that it named,
+or by the file `.project_root` beside `chats`.
 """
 
 from __future__ import annotations

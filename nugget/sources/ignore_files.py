@@ -1,8 +1,8 @@
 """Walk a folder of notes without hidden, generated and ignored files.
 
 `.gitignore`, `.ignore` and `.nuggetignore` have the syntax of
-https://git-scm.com/docs/gitignore; a deeper file and a later line decide. Above the folder, the ignore files of the git
-repository that it is in count too.
+https://git-scm.com/docs/gitignore; a deeper file and a later line decide. The ignore files above the
+folder in its git repository count too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GENERATED = frozenset(
 )
 """Folders that other programs fill. Hidden ones (`.git`, `.obsidian`, `.trash`, `.venv`…) are never entered either."""
 _CONFLICT_COPIES = ("conflicted copy 2", ".sync-conflict-2")
-"""In the names that Dropbox, Nextcloud and Syncthing give to conflicting copies of a note, before the year."""
+"""Parts of the names that Dropbox, Nextcloud and Syncthing give to conflicting copies, before the year."""
 
 _Rules = tuple[str, "GitIgnoreSpec"]
 """An ignore file: its folder, with `/` at the end, and its rules."""
@@ -117,7 +117,7 @@ class Walk:
         return real.is_file() and real.is_relative_to(real_root) and not is_private
 
     def _note_unlisted(self, error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # gone since the folder above was listed
+        if not isinstance(error, FileNotFoundError):  # gone since its parent was listed
             self._note(self.problems, error.filename, f"cannot be listed ({error.strerror or error})")
 
     def _note(self, problems: list[Problem], place: str, reason: str) -> None:

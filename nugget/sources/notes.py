@@ -32,7 +32,7 @@ from nugget.text import is_name, plain_line_ends, shorten, slugify
 
 SUFFIXES = (".md", ".markdown", ".mdx", ".mdc")
 MAX_LINKS = 2_000
-"""Links of a note that are followed."""
+"""The most links of a note that are followed."""
 INSTRUCTIONS: Mapping[str, tuple[str, ...]] = {
     "claude-code": ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", "AGENTS.md"),
     "codex": ("AGENTS.md",),
@@ -41,7 +41,7 @@ INSTRUCTIONS: Mapping[str, tuple[str, ...]] = {
     "opencode": ("AGENTS.md",),
     "copilot-cli": (".github/copilot-instructions.md", "AGENTS.md"),
 }
-"""The instruction files at the top of a workspace, by the agent that reads them."""
+"""The instruction files at the top of a workspace, by agent."""
 
 _OF_USER = {"codex": ".codex/AGENTS.md", "gemini-cli": ".gemini/GEMINI.md", "opencode": ".config/opencode/AGENTS.md"}
 _MAX_MEMORY_FILES = 5000
@@ -109,14 +109,14 @@ def _frontmatter(text: str, key: str) -> tuple[Fields, str, list[Problem]]:
 
 
 def _links(prose: str) -> list[str]:
-    """Return what a note links to by wiki links and paths, each once."""
+    """Return the distinct targets of a note's wiki links and paths."""
     found = [(link["wiki"] or "", unquote(link["path"] or "")) for link in _LINK.finditer(prose)]
     named = [wiki.strip() or (path if path.lower().endswith(SUFFIXES) else "") for wiki, path in found]
     return [*dict.fromkeys(unicodedata.normalize("NFC", link) for link in named if link)]
 
 
 def _link_name(name: str) -> str:
-    """Return how wiki links name a note: `Some Note.md` is `some note`."""
+    """Return the name of a note in wiki links: `Some Note.md` is `some note`."""
     last = name.rsplit("/", 1)[-1].lower()
     return next((last.removesuffix(suffix) for suffix in SUFFIXES if last.endswith(suffix)), last)
 
@@ -157,7 +157,7 @@ def _notes(
         if b"\0" in content:
             raise KnowledgeError("it is not a text in UTF-8")
         text = redact(content.decode("utf-8-sig", "replace"))
-        # After a checkout, files have the day of that.
+        # After a checkout, files have the date of the checkout.
         day = committed(key) or datetime.fromtimestamp(max(0, min(state.st_mtime, 253402300799)), UTC).date()
         unit, wrong = read_note(text, key=key, source=name, names=names, modified=day)
         return (unit,), wrong, None
@@ -166,13 +166,13 @@ def _notes(
 
 
 CanonFolders = Mapping[str, tuple[Path, Path | None]]
-"""Folders of canon by the name that their units are known by, each with the folder that it may not lead out of."""
+"""Folders of canon by the name in their units' ids, each with the folder that it may not lead out of."""
 
 
 def canon_folders(given: Sequence[str], *, base: Path) -> CanonFolders:
-    """Parse `canon.folders`: paths, or `name=path`, relative ones from `base`.
+    """Parse `canon.folders`: paths or `name=path`, relative to `base`.
 
-    A folder without a name gets that of the last part of its path, with its parent's in front if that is taken.
+    A folder without a name gets the last part of its path, with its parent's in front if that is taken.
     """
     folders: dict[str, tuple[Path, Path | None]] = {}
     for text in given:

@@ -3,13 +3,13 @@
 Every line is an object with a `kind`:
 
 - `{"format": 1, "kind": "session", ...}`: the session; the last such line counts.
-- `{"kind": "nugget", "id": ...}`: a nugget; of several with one id the last counts.
-- `{"kind": "touch", "path": ...}`: a file that the session touched; of several with one path the last counts.
+- `{"kind": "nugget", "id": ...}`: a nugget; the last one with an id counts.
+- `{"kind": "touch", "path": ...}`: a file that the session touched; the last one with a path counts.
 - `{"kind": "retracted", "nugget": ID}` or `{"kind": "retracted", "touch": PATH}`: removes an earlier line;
-  only earlier versions added such lines, this one writes the present state.
+  only earlier versions wrote such lines; this one writes the current state.
 
 Missing keys have the defaults of nugget/models/nuggets.py; unknown keys and kinds are skipped. `line_hashes` are one
-text, 16 hex digits each. A file is replaced whole (written aside, fsync, rename), under a lock.
+text, 16 hex digits each. A file is replaced whole (temporary file, fsync, rename), under a lock.
 
 Nothing is written unredacted, and nothing read is trusted: an invalid line is skipped and becomes a Problem.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value", SessionRecord, Nugget, FileTouch)
 FORMAT = 1
 MAX_LINE_BYTES = 8 * 1024 * 1024
-"""A longer line is a problem; a touch of a file with 100,000 lines needs 1.6 MB."""
+"""Longer lines are problems; a touch of a file with 100,000 lines takes 1.6 MB."""
 HASH_DIGITS = 16
 """Hex digits of one line's hash."""
 _WORKSPACE_FILE = "workspace.json"
@@ -52,7 +52,7 @@ _MOMENTS = ("started", "ended", "session_started", "extracted_at", "at")
 _NAMES = frozenset(
     "session workspace agent id repo method records file_hash before_hash after_hash line_hashes".split()
 )
-"""Fields that hold names and hashes, which redaction must not change."""
+"""Fields with names and hashes, which redaction must not change."""
 
 
 def provenance_folder(home: Path, workspace: str) -> Path:
@@ -61,7 +61,7 @@ def provenance_folder(home: Path, workspace: str) -> Path:
 
 
 def session_file(home: Path, workspace: str, session: str) -> Path:
-    """Return the file of a session; an id that is no valid file name is replaced."""
+    """Return the file of a session; an id that is not a valid file name is replaced."""
     return provenance_folder(home, workspace) / f"{_file_name(session)}.jsonl"
 
 
@@ -168,7 +168,7 @@ def _adapters() -> dict[type, TypeAdapter[Any]]:
 
 
 def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | FileTouch:
-    """Return the value of a line, validated by the types of its fields and the rules for names, paths and numbers."""
+    """Return the value of a line, validated by its field types and the rules for names, paths and numbers."""
     from pydantic import ValidationError
 
     try:
@@ -190,7 +190,7 @@ def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | 
 
 
 def _bounded(value: Any) -> Any:
-    """Return a JSON value with lists and texts cut, without characters that a file or the index cannot store."""
+    """Return a JSON value with lists and texts shortened, without characters that a file or the index cannot store."""
     if isinstance(value, str):
         return storable(value[:_MAX_TEXT])
     if isinstance(value, list):
@@ -201,8 +201,8 @@ def _bounded(value: Any) -> Any:
 def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Pattern[str]] = ()) -> Path:
     """Write a session to the store and return its file.
 
-    Nuggets without an id get one; those that the file has already, by session, type, summary and scope, keep theirs.
-    `allow` are the texts that are no secrets (`redaction.allow`). Raises OSError if it cannot be written, which leaves
+    Nuggets without an id get one; those already in the file, by session, type, summary and scope, keep theirs.
+    `allow` are texts that are not secrets (`redaction.allow`). Raises OSError if it cannot be written, which leaves
     the file unchanged.
     """
     file = session_file(home, record.workspace, record.session)
@@ -222,7 +222,7 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
 
 
 def note_workspace(home: Path, workspace: Workspace) -> None:
-    """Record where a workspace is (`workspace.json` in its folder), so that it is known when its folder is gone.
+    """Record the place of a workspace (`workspace.json` in its folder), so that it is known when it is gone.
 
     If a checkout had another identity before (a remote was added), its sessions move to the new one.
     """
@@ -244,7 +244,7 @@ def note_workspace(home: Path, workspace: Workspace) -> None:
 
 
 def known_workspaces(home: Path) -> dict[str, str]:
-    """Return the identities of workspaces by the folders they were seen in."""
+    """Return the identities of workspaces by the folders in which they were seen."""
     files = sorted((home / "provenance").glob(f"*/{_WORKSPACE_FILE}"))
     return {place: file.parent.name for file in files for place in _noted(file.parent)}
 
@@ -280,7 +280,7 @@ def _numbered(home: Path, record: SessionRecord, known: SessionRecord | None, fi
 
 
 def _id_prefix(home: Path, record: SessionRecord, file: Path) -> str:
-    """Return the first eight characters of the session's id, with a hash if another file begins with the same."""
+    """Return the first eight characters of the session's id, with a hash if another file has the same."""
 
     def beginning(name: str) -> str:
         return re.sub(r"[^a-z0-9]", "", name.lower())[:8] or "session"
@@ -307,7 +307,7 @@ def nugget_units(home: Path) -> UnitFiles:
 
     def read(key: str, file: Path) -> UnitsRead:
         record, problems = read_session_file(file)
-        # The store is queried by folder, so the folder overrides the workspace that an imported file names.
+        # The store is queried by folder, so the folder overrides the workspace named in an imported file.
         record = replace(record, workspace=file.parent.name)
         units = tuple(unit_of(nugget, workspace=record.workspace) for nugget in record.nuggets)
         return units, tuple(replace(problem, path=key) for problem in problems), record
@@ -319,7 +319,7 @@ def nugget_units(home: Path) -> UnitFiles:
 
 
 def unit_of(nugget: Nugget, *, workspace: str) -> Unit:
-    """Return a nugget as a unit: found by its summary, its detail, its alternatives and the prompt that it came from.
+    """Return a nugget as a unit, which is found by summary, detail, alternatives and the prompt that it came from.
 
     Its date is that of its session, not of the extraction.
     """

@@ -1,10 +1,10 @@
-"""The sessions of every agent: where they are kept, and how each becomes a models.Session. The logs of any kind.
+"""The sessions of every agent: find them, and read them as models.Session; also the logs of any kind.
 
 Each agent has a module that finds, recognises and reads its own files; `_OTHERS` lists them.
 
-Claude Code deletes its transcripts after 30 days; from the archive knowledge can be extracted again. A file of it holds
-one session as gzipped JSON lines: a line about the session, then one line an event. Its text is redacted, and
-its first line names the rules used: `redact_again` applies stricter ones later.
+Claude Code deletes its transcripts after 30 days; from the archive, knowledge can still be extracted. Each file of it
+contains a session as gzipped JSON lines: a line about the session, then one per event. Its text is redacted, and its
+first line names the rules used: `redact_again` applies stricter ones later.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from nugget.text import is_name, tracked
 CLAUDE_CODE = claude_code.AGENT
 ALL_AGENTS = "all"
 ERASED = "erased.jsonl"
-"""The sessions that the person erased: they are not read again."""
+"""The list of sessions that the person erased, which are not read again."""
 
 _ARCHIVE_FORMAT = 1
 _MAX_STAMPS = 8
-"""Several brains share an archive, each with rules of its own."""
+"""The most sets of rules to name; several brains share an archive, each with its own rules."""
 _MAX_HEADER_CHARS = 1_000_000
 _PEEKED_LINES = 20
 _PEEKED_BYTES = 4 * 1024 * 1024
@@ -72,8 +72,8 @@ def find_sessions(
 ) -> Iterator[SessionFile]:
     """Yield the sessions of all agents, or of those named, oldest first.
 
-    Transcripts are not read (of Gemini CLI's the first bytes, of databases their list of sessions). A folder that is
-    absent or unreadable holds none. Raises UsageError for invalid settings.
+    Transcripts are not read (except the first bytes of Gemini CLI's, and the list of sessions in databases). A missing
+    or unreadable folder has none. Raises UsageError for invalid settings.
     """
     wanted = AGENTS if agents is None or ALL_AGENTS in agents else agents
     found: list[SessionFile] = []
@@ -94,7 +94,7 @@ def _erased(home: Path) -> set[str]:
 def find_session_by_id(environment: Environment, prefix: str) -> SessionFile | None:
     """Return the session whose id is or begins with `prefix`; None if no session matches.
 
-    Of several files with one id (a transcript and its copy) the newest counts. Raises TranscriptError for a prefix
+    If several files share an id (a transcript and its copy), the newest counts. Raises TranscriptError for a prefix
     that several sessions share.
     """
     if not is_name(prefix):
@@ -105,7 +105,7 @@ def find_session_by_id(environment: Environment, prefix: str) -> SessionFile | N
 
 
 def _id_by_prefix(ids: Iterable[str], prefix: str) -> str | None:
-    """Return the id that equals the prefix, or the only one that begins with it; None if no id does."""
+    """Return the id that equals the prefix, or the only one that begins with it, or None."""
     found = sorted(name for name in ids if name.startswith(prefix))
     if prefix in found or len(found) < 2:
         return next(iter(found), None)
@@ -114,7 +114,7 @@ def _id_by_prefix(ids: Iterable[str], prefix: str) -> str | None:
 
 
 def read_any(file: SessionFile | Path) -> Session:
-    """Read the session in a file of any agent, or of the archive; of a bare path, its content decides on the agent.
+    """Read the session in a file of any agent or of the archive; for a bare path, the content decides on the agent.
 
     A session in a database is named `PATH#ID`. Raises TranscriptError if the file is absent, unreadable, or nothing
     that a known agent writes.
@@ -129,7 +129,7 @@ def read_any(file: SessionFile | Path) -> Session:
         return read_archive(path)
     if path.is_dir() and path.parent.name == "message":
         return opencode.read(path)
-    if path.exists() and not (path.is_file() or path.is_dir()):  # read twice, a pipe would be half or for ever
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe cannot be read twice
         raise TranscriptError(f"{path} is not a file but a pipe or a device.", hint="Save the transcript first.")
     try:
         with path.open("rb") as opened:
@@ -176,8 +176,8 @@ def read_whole_session(
 ) -> tuple[Session, tuple[Exchange, ...], bool]:
     """Return the redacted session whose id is or begins with `name`, which may be a ref such as `session:<id>#3`.
 
-    Its exchanges follow, and whether it was read from the archive, since the transcript is gone. Raises UsageError for
-    a text that cannot be an id, TranscriptError if there is no such session or several.
+    Its exchanges follow, and whether it was read from the archive because the transcript is gone. Raises UsageError for
+    an invalid id, TranscriptError for no or several sessions.
     """
     prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0].partition("/")[0]
     if not is_name(prefix):
@@ -193,7 +193,7 @@ def read_whole_session(
         session = read_archive(archived[archived_id])
     if is_excluded_project(session, settings=settings):
         raise TranscriptError(
-            f"The session {session.id} is of an excluded project.", hint="See `capture.exclude_projects`."
+            f"The session {session.id} belongs to an excluded project.", hint="See `capture.exclude_projects`."
         )
     session, _ = redact_session(session, settings=settings)
     return session, tuple(cut_at_prompts(session.events)), found is None
@@ -218,7 +218,7 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
             found.append((own_file,))
     found += shell_logs.find_shell_sessions(environment.shell_logs)
     erased = _erased(environment.home)
-    # Of a transcript and its copy the newest counts.
+    # The newer of a transcript and its copy counts.
     logs = sorted((log for log in found if log[0].id not in erased), key=order_of)
     return sorted({(source_of(log), log[0].id): log for log in logs}.values(), key=order_of)
 
@@ -252,7 +252,7 @@ def archived_sessions(home: Path) -> dict[str, Path]:
 def write_archive(home: Path, session: Session, *, stamps: Sequence[str] = ()) -> Path:
     """Archive a redacted session, replacing an earlier archive unless that already holds all its events.
 
-    `stamps` name the rules that it was redacted by (`redaction.rules_stamp`).
+    `stamps` name the rules that redacted it (`redaction.rules_stamp`).
     """
     file = archive_file(home, session.id)
     with files.locked(home / "locks" / "archive.lock"):
@@ -305,7 +305,7 @@ def _stamps(file: Path) -> list[str]:
 
 def _write_archive(file: Path, session: Session, stamps: Sequence[str]) -> None:
     about = {"format": _ARCHIVE_FORMAT, "redacted_by": list(stamps)} | asdict(replace(session, events=()))
-    # An empty `before` says that the file was empty, none that nobody knows.
+    # An empty `before` means an empty file, none an unknown one.
     kept = ("before", "after")
     filled = (asdict(event).items() for event in session.events)
     events = ({key: one for key, one in event if one is not None and (one != "" or key in kept)} for event in filled)

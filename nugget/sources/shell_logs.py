@@ -2,8 +2,8 @@
 
 `LOG_DIR/SESSION/` holds `events.jsonl` (one `{"ts_ms", "session_id", "kind", "data"}` a line), `stdin.log` (one command
 a line) and the streams `output.log` (what the terminal showed), `stdout.log` and `stderr.log`. Only plain files in
-plain folders are read: a link or a pipe could lead anywhere. Of long output the beginning, the end and the lines that
-look like failures are kept; the rest stays in the log.
+plain folders are read: a link or a pipe could lead anywhere. The beginning and end of long output are kept, and lines
+that look like failures; the rest stays in the log.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MAX_EVENT_BYTES = 1 << 24
 _MAX_KIND_CHARS = 2000
 
 _KEPT_BYTES = 1 << 17
-"""Bytes of output that are kept whole at the beginning and at the end."""
+"""The bytes of output that are kept at the beginning and at the end."""
 _MAX_FAILURES = 2000
-"""Kinds of failure-like lines kept from the middle of large output, at most."""
+"""The most kinds of failure-like lines kept from the middle of large output."""
 _MAX_RAW_BYTES = 1 << 16
 _SAME_KIND = 3
-"""Lines kept of those that differ in their digits only."""
+"""The number of lines kept that differ only in digits."""
 _NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
 
 _SIGNS = tuple(
@@ -64,13 +64,13 @@ _CONTROL = dict.fromkeys([*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 
 
 LogLine = tuple[int, str, bool]
-"""A line of output: where it begins in its file, what a person saw of it, whether it looks like a failure."""
+"""A line of output: its offset in the file, its visible text, and whether it looks like a failure."""
 LogEvent = tuple[int, str, Mapping[str, Any]]
 """A line of events.jsonl: its time in ms, its kind, and its untrusted `data`."""
 
 
 def is_session_id(text: str) -> bool:
-    """Return whether a text can be a session's id: a plain name that leads nowhere."""
+    """Return whether a text can be a session's id: a plain name without a path."""
     return is_name(text, signs="_.@:-") and ".." not in text
 
 
@@ -120,7 +120,7 @@ def read_text(file: Path, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> t
 
 @contextmanager
 def _opened(file: Path) -> Iterator[BinaryIO | None]:
-    """Open a file for reading; give None if it is absent, unreadable, or not a plain file."""
+    """Open a file for reading; yield None if it is absent, unreadable, or not a plain file."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(file, flags)
@@ -132,7 +132,7 @@ def _opened(file: Path) -> Iterator[BinaryIO | None]:
 
 
 def _event(line: bytes | None) -> LogEvent | None:
-    # Decoded leniently: a shell writes the names of files as they are.
+    # Decoded leniently, since shells write file names as raw bytes.
     record = parse_record(line.decode("utf-8-sig", "replace")) if line else None
     kind = (record or {}).get("kind")
     if record is None or not isinstance(kind, str) or not kind:
@@ -168,7 +168,7 @@ def is_opaque(text: str) -> bool:
 
 
 def _keep_lines(file: BinaryIO, end: int, most_chars: int) -> Iterator[LogLine]:
-    """Yield the lines before an offset that are worth keeping: head, tail, and failures in the middle."""
+    """Yield the lines to keep before an offset: head, tail, and failures in the middle."""
     seen: Counter[str] = Counter()
     file.seek(0)
     offset, is_begin = 0, True
