@@ -17,7 +17,7 @@ class NuggetError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(re.sub(r"\[Errno -?\d+\] ", "", message))  # a number tells people nothing
+        super().__init__(re.sub(r"\[Errno -?\d+\] ", "", message))  # a number means nothing to people
         self.hint = hint
 
 

@@ -20,7 +20,7 @@ _MAX_BYTES = 64_000
 _MAX_DEPTH = 40
 _DEEP_LINE = rf"(?m)^[ \t?:-]{{{_MAX_DEPTH},}}"
 _YAML_ONLY_BREAKS = {0x85: " ", 0x2028: " ", 0x2029: " "}
-"""Characters that end a line in YAML 1.1 and nowhere else; taken as spaces, so that lines are counted alike."""
+"""Characters that end a line only in YAML 1.1; they are read as spaces, so that line numbers agree."""
 NULL_TAG = "tag:yaml.org,2002:null"
 Node = Any
 """A YAML node; `id` is `scalar`, `sequence` or `mapping`, and its marks count lines and columns from 0."""
@@ -170,7 +170,7 @@ def read_mapping(text: str, *, max_chars: int = MAX_CHARS) -> list[tuple[Node, N
     text = text.translate(_YAML_ONLY_BREAKS)
     if len(text) > max_chars:
         raise YAMLRefused(f"is longer than {max_chars:,} characters", 1)
-    # libyaml would overflow the C stack on a text that is nested deep enough.
+    # libyaml would overflow the C stack on deeply nested text.
     is_deep = text.count("[") + text.count("{") > _MAX_DEPTH or re.search(_DEEP_LINE, text)
     loader = yaml.SafeLoader if is_deep else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -187,7 +187,7 @@ def read_mapping(text: str, *, max_chars: int = MAX_CHARS) -> list[tuple[Node, N
         raise YAMLRefused("is nested too deep", 1) from None
     except (yaml.YAMLError, UnicodeEncodeError) as error:
         line = text.encode("utf-8", "replace")[: getattr(error, "position", 0)].count(b"\n") + 1
-        raise YAMLRefused("is not valid YAML (a character that YAML does not take)", line) from None
+        raise YAMLRefused("is not valid YAML (a character that YAML does not allow)", line) from None
     if node is None or node.tag == NULL_TAG:
         return []
     if node.id != "mapping":
@@ -224,7 +224,7 @@ def _name(key: Node) -> str:
 
 
 def _entry(key: Node, node: Node) -> Entry:
-    value: Any = {}  # what no setting takes
+    value: Any = {}  # invalid for any setting
     if node.id == "sequence":
         value = [part.value if part.id == "scalar" else {} for part in node.value]
     elif node.id == "scalar":

@@ -37,7 +37,7 @@ _EMOJI = (
     "#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
 _JOINED = f"\u0600-\u061b\u061d-\u115e\u1161-\u17b3\u17b6-\u180a\u1810-\u1cff{_EMOJI[4:]}"
-# Characters that a model reads and a person does not see. Joiners stay in scripts that need them, and in emoji.
+# Characters that models read and people do not see. Joiners stay in scripts that need them, and in emoji.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d"
     "\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -114,7 +114,7 @@ def map_texts(value: Any, change: Callable[[str], str], *, exact: Collection[str
 
 
 def json_in(text: str) -> Any:
-    """Return the JSON value that a text is, or the longest in it: models put prose, thoughts and fences around one.
+    """Return the longest JSON value in a text, since models put prose, thoughts and fences around it.
 
     Raises ValueError if there is none.
     """

@@ -112,7 +112,7 @@ class Brain:
         """Return the index that answers questions: the team's if one is configured, else the embedded one."""
         if not self.settings.index:
             return self.embedded_index
-        with self._lock:  # one for all calls, since a reader shares a transaction within `reading`
+        with self._lock:  # one for all calls, which share a transaction within `reading`
             if self._team is None:
                 from nugget.index.postgres import PostgresIndex
                 from nugget.index.postgres.connection import place_of
@@ -209,7 +209,7 @@ class Brain:
         if self.logs_as and log and parsed.text.strip() and not of_memory_alone:
             asked = asked_of(bundle, self.path, self.environment, face=self.logs_as, started=started, now=now)
             self._unlogged.append(asked)
-            if self.logs_as != "cli":  # there it is logged once the answer is on the screen
+            if self.logs_as != "cli":  # the CLI logs it once the answer is on the screen
                 self._log_asked()
         return bundle
 
@@ -219,7 +219,7 @@ class Brain:
                 record(self.environment.home, self._unlogged.pop(0), settings=self.settings)
 
     def related(self, question: Query | str, *, fresh: bool = True) -> Bundle:
-        """Return what is similar to a ref or to a text. Raises NuggetError for an unknown ref."""
+        """Return units similar to a ref or a text. Raises NuggetError for an unknown ref."""
         query = checked(question, Query("", limit=self.settings.retrieval_limit, depth=Depth.SUMMARY, profile="task"))
         chosen = chosen_sources(query.filter.sources, identity=query.identity)
         return refs.related(
@@ -303,7 +303,7 @@ class Brain:
 
         A string is a path relative to the current folder. Raises UsageError for an unknown path or symbol.
         """
-        self.embedded_index  # noqa: B018 - made if there is none
+        self.embedded_index  # noqa: B018 - built if there is none
         return self.provenance().explain(Query("", path=query) if isinstance(query, str) else query)
 
     def provenance(self, folder: Path | None = None) -> Provenance:

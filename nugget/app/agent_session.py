@@ -147,7 +147,7 @@ class AgentSession:
     def consult(self, query: Query) -> Bundle:
         """Return passages for an agent, only those that are likely to help if the query names no source.
 
-        Then what was written or reviewed is asked, and for what went wrong the records of sessions and shells too.
+        Such a query searches written or reviewed sources, and sessions and shells too if it asks about a failure.
         """
         brain, sources = self.ready(), query.filter.sources
         usual = (*REVIEWED, *RECORDS) if is_diagnostic(query.text) else REVIEWED
@@ -174,7 +174,7 @@ class AgentSession:
 
     def _bring_in(self, brain: Brain, *, if_due: bool) -> None:
         if brain.follow(if_due=if_due) is not None and self._face == "http" and self.settings.http_auth:
-            brain.publish_index()  # a team's server is the one that keeps the team's index
+            brain.publish_index()  # a team's server keeps the team's index
 
     def caught_up(self, bundle: Bundle) -> Bundle:
         """Return the bundle, and start a sync in the background if it is incomplete."""

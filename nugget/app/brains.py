@@ -130,7 +130,7 @@ def guarded(brain: Brain, ask: Callable[[], T]) -> T:
             raise
         if isinstance(error, sqlite3.Error) and not is_damage(error):
             raise IndexUnavailable(f"The index could not be used ({error}).", hint="Try again.") from error
-        if discard_damaged(brain.environment.home):  # the files are the truth
+        if discard_damaged(brain.environment.home):  # the files are the source of truth
             brain._local = None
         elif isinstance(error, (sqlite3.Error, Unusable)) or find_damage(brain.index_folder / "index.db"):
             brain._index = None
@@ -158,7 +158,7 @@ def waiting_in(brain: Brain) -> Iterator[tuple[Brain, list[ProposalBranch]]]:
 
 
 def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = None) -> Brain:
-    """Return the brain that `brains.captures` names for sessions in a folder; this one if no rule matches.
+    """Return the brain that `brains.captures` names for sessions in a folder, or this one.
 
     `folder` defaults to the transcript's. Raises NuggetError if the rule's brain cannot be used, so that its sessions
     go nowhere else.
@@ -176,7 +176,7 @@ def evaluate(
 ) -> tuple[dict[str, Any], dict[str, Any] | None, bool]:
     """Ask the golden questions without an LLM; return the run, the comparison, and whether it failed.
 
-    A run that is accepted, or no worse than the last one, becomes the next baseline. Raises NuggetError if the named
+    A run that is accepted, or is no worse than the last one, becomes the next baseline. Raises NuggetError if the named
     baseline cannot be read.
     """
     (questions, problems), kept = read_golden(brain.path, golden), brain.index_folder / "evals" / "last.json"
@@ -221,7 +221,7 @@ def similar_units(brain: Brain) -> Similar:
         hits = neighbours(brain, text)
         found = [brain.index.unit(hit.unit.id) or hit.unit for hit in hits]
         best = [0.0] * len(found)
-        # A short new unit is often close to one part of a long one: both the whole and its best part are compared.
+        # A short new unit is often close to one part of a long one, so both the whole and its best part are compared.
         wholes = [f"{near.title}\n{near.body[:2000]}" for near in found]
         parts = [f"{hit.unit.title}\n{hit.chunks[0].text if hit.chunks else ''}" for hit in hits]
         if brain.embedder is not None and found:

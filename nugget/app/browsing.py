@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 MAX_NODES = 60
 """Maximum number of units in a graph."""
 MAX_DOTS, MAX_LINKED = 2_000, 120
-"""Number of the newest units that the map shows, and of those that are links."""
+"""The number of newest units that the map shows, and of those with links."""
 NEAR = 6
-"""Number of units shown because they are near in meaning."""
+"""The number of units shown because they are near in meaning."""
 _LEAST_COSINE = 0.35
 _TERMINAL_EDITORS = frozenset("vi vim nvim nano pico micro hx helix joe mg ne ed".split())
 _RING = 190.0
@@ -158,7 +158,7 @@ def domain_map(brain: Brain) -> list[dict[str, Any]]:
     """Return the brain's domains as areas beside each other, largest first, with a dot for each of the newest units.
 
     An area has a centre (`x`, `y`), a `radius` and the `count` of its units. Only the newest are `units` with their
-    places, since names and links of all would be a page of 400 KB; `others` are places alone.
+    places, since names and links of all would take 400 KB; `others` are only places.
     """
     with brain.index.reading():
         keys = brain.index.newest_units(Filter(sources=(SourceName.BRAIN,)), 1_000_000)
@@ -167,7 +167,7 @@ def domain_map(brain: Brain) -> list[dict[str, Any]]:
     for key in keys:
         by_domain.setdefault(units[key].domain or "general", []).append(units[key])
     shown = {units[key].id: number < MAX_LINKED for number, key in enumerate(keys[:MAX_DOTS])}
-    # All circles together cover about half of a map of 1,220 by 700, however many units there are.
+    # All circles together cover about half of a map of 1,220 by 700, for any number of units.
     per_unit = min(11.0, math.sqrt(0.5 * 1220 * 700 / math.pi / max(len(keys), 1)))
     areas, x, y, height = [], 0.0, 0.0, 0.0
     for domain, held in sorted(by_domain.items(), key=lambda item: (-len(item[1]), item[0])):
@@ -183,7 +183,7 @@ def domain_map(brain: Brain) -> list[dict[str, Any]]:
              centre_y + apart * math.sqrt(number) * math.sin(number * _GOLDEN_ANGLE))
             for number in range(len(dots))
         ]  # fmt: skip
-        linked = sum(shown[unit.id] for unit in dots)  # they are the first, since the newest come first
+        linked = sum(shown[unit.id] for unit in dots)  # the newest come first
         areas.append({
             "domain": domain, "x": centre_x, "y": centre_y, "radius": radius, "count": len(held),
             "units": [*zip(dots, places[:linked], strict=False)], "others": places[linked:],

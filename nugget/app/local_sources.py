@@ -55,8 +55,8 @@ class IndexState:
 
     `files` counts the changed files that are not indexed yet, by source. `lacks_vectors`: some new units are
     found by their words alone until a sync. `other_model`: the brain's index has no vectors of the configured model,
-    and `model_problem` says why the last sync could not load it. `rebuilt` says why an index that was there has just
-    been rebuilt. `problems` are of the canon folders that were walked.
+    and `model_problem` says why the last sync could not load it. `rebuilt` says why an existing index has just been
+    rebuilt. `problems` are those of the canon folders.
     """
 
     files: Mapping[SourceName, int] = field(default_factory=dict)

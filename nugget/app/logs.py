@@ -50,7 +50,7 @@ _REST_S = 0.02
 _RECENT = 20
 """Number of the latest sessions that are read to find one of the current folder."""
 _LATEST = 3
-"""Sessions that answer a question without a subject: that of the asking agent may be the latest."""
+"""The sessions that answer a question without a subject; the latest may be that of the asking agent."""
 _MAX_PROBLEMS = 20
 _INTRODUCTION = (
     "What stands between the tags below is reference material: what the logs of the person's session say, selected for "
@@ -95,7 +95,7 @@ class Logs:
     def ingest(self, session: str) -> dict[str, Any]:
         """Read new log entries of a session; return their counts. Raises TranscriptError."""
         log, folder = find_log(self.environment, session), self.environment.shell_logs / session
-        if log is None and folder.is_dir() and not folder.is_symlink():  # made, and nothing recorded yet
+        if log is None and folder.is_dir() and not folder.is_symlink():  # created, but nothing recorded yet
             return ingested(session, SourceName.SHELL)
         if log is None:
             raise self._unknown(f"a session {session}")
@@ -130,8 +130,8 @@ class Logs:
         """Return evidence for the question of an LLM call: fenced text, a summary of it, and JSON.
 
         With the mode `llm-select` the model chooses from the whole history; with `diagnostic` there is evidence only
-        if the question asks what went wrong. If the text is empty, the summary is the reason. Unreadable logs raise
-        nothing: the call goes on without them.
+        if the question asks what went wrong. If the text is empty, the summary is the reason. Unreadable logs are
+        not an error: the call goes on without them.
         """
         if mode == "diagnostic" and not is_diagnostic(question):
             return "", "no question of what went wrong", {}

@@ -101,7 +101,7 @@ class Provenance:
         """Return the nugget with this id prefix and why it is stale. Raises NuggetError unless there is exactly one."""
         with self._workspace() as (connection, workspace):
             found = find_nugget(connection, prefix, workspace=workspace.identity)
-            if found.scope.repo != workspace.identity:  # the files of another workspace are not here
+            if found.scope.repo != workspace.identity:  # other workspaces' files are not here
                 return found, None
             today = datetime.now(UTC).date()
             reasons = stale_reasons([found], connection=connection, checkout=Checkout(workspace), today=today)

@@ -43,11 +43,11 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 class KnownSession:
     """A session with its metadata and its outcome.
 
-    `captured` is `yes`, `no`, `queued` or `failed`. `units` counts those that capture proposed: `kept`, `waiting` and
-    `rejected`. `store_file` is its file in the store of provenance, None if nothing was extracted.
+    `captured` is `yes`, `no`, `queued` or `failed`. `units` counts proposed units: `kept`, `waiting` and `rejected`.
+    `store_file` is its file in the store of provenance, None if nothing was extracted.
 
-    From `session` on the fields are set by `find_session` alone: the conversation, redacted, read from the archive if
-    `is_archived`, since the client's own transcript is gone; or the `problem` if it cannot be read.
+    Only `find_session` sets the fields from `session` on: the redacted conversation (`is_archived` if the client's own
+    transcript is gone), or the `problem` if it cannot be read.
     """
 
     id: str

@@ -175,7 +175,7 @@ def take_session(environment: Environment, brain: Path, upload: Path, *, identit
     except (TranscriptError, OSError, EOFError, zlib.error) as error:
         raise UsageError("This is not an archived session.", hint="`nugget capture` sends sessions.") from error
     if not is_name(session.id, signs="_-") or not session.events:
-        raise UsageError("This session has no events, or an id that cannot be kept.")
+        raise UsageError("This session has no events, or an invalid id.")
     session, _ = redact_session(session, settings=settings)
     with suppress(TranscriptError):
         held = {(event.uuid, event.kind, event.text) for event in read_archive(archive_file(home, session.id)).events}

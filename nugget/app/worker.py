@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a detached worker: `python -m nugget.app.worker [--catch-up]`. Return 0; failures are kept in the queue."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     environment = read_environment()
-    # Beyond the limit of memory a job fails with MemoryError instead of slowing the person's machine down.
+    # Beyond the memory limit, a job fails with MemoryError instead of slowing down the machine.
     system.leave_session(MAX_MEMORY_BYTES)
     with suppress(OSError):
         os.chdir(environment.home)
@@ -116,7 +116,7 @@ def work(
             }
     finally:
         os.close(held)
-    # Jobs queued since the last look found the lock taken.
+    # The lock was taken for jobs queued in the meantime.
     if queue.jobs(home, "pending"):
         files.start_worker(home)
     return found, ended, published
@@ -293,7 +293,7 @@ def watch(environment: Environment, *, report: Callable[[Job], None]) -> None:
     """Queue and capture ended sessions in an endless loop; `report` receives each finished job."""
     files.make_queue(environment.home)
     while True:
-        with suppress(NuggetError):  # another worker is at work: it takes what is queued
+        with suppress(NuggetError):  # another worker is running and takes the queued jobs
             queue_ended(environment, ("all",), background=True)
             work(environment, background=True, report=lambda job, left: report(job))
         time.sleep(EVERY_S)
@@ -314,7 +314,7 @@ def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator
     stop = [["unload", "-w", str(file)]] if is_mac else [["disable", "--now", _NAME]]
     if remove:
         if read_text(file) is None:
-            yield "There is no service of Nugget's; nothing to change."
+            yield "There is no service of Nugget; nothing to change."
             return
         yield from _controlled(control, stop)
         write_text(file, None)

@@ -196,7 +196,7 @@ def reject(brain: Brain, name: str | None = None, *, units: Sequence[str] | None
 
 
 def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> following.Followed | None:
-    """Pull what was decided on the remote, push what waits, and update the index.
+    """Pull decisions from the remote, push what waits, and update the index.
 
     Returns None without a remote, for a brain that is not trusted, and with `if_due` if this was done recently. Raises
     GitError.
@@ -235,7 +235,7 @@ def note_review(brain: Brain) -> None:
                 state = dict(json.loads(file.read_bytes()))
             except (OSError, ValueError):
                 state = {}
-            state.pop(str(brain.path), None)  # keep the latest last, where status lines look
+            state.pop(str(brain.path), None)  # the latest comes last, where status lines look
             files.replace(file, json.dumps(state | {str(brain.path): [waiting, merged]}).encode())
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from nugget import app as library
     from nugget.app import Brain, brains, logs, provenance, sessions, team, worker, writing
     from nugget.upkeep import briefing, doctor, install, repair, status
-else:  # reading them takes half a second, which `--help` and completion do without
+else:  # imports take half a second, which `--help` and completion avoid
     library = _on_use("nugget.app")
     brains, logs, provenance, sessions, team, worker, writing = map(
         _on_use, (f"nugget.app.{name}" for name in "brains logs provenance sessions team worker writing".split())
@@ -56,7 +56,7 @@ else:  # reading them takes half a second, which `--help` and completion do with
     )
 
 BAR_FROM = 10
-"""Number of steps from which a progress bar is shown."""
+"""The least number of steps for a progress bar."""
 Day = TypeVar("Day", date, datetime)
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's class of all usage errors, which it does not export by name."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(add_completion=False)
 _MOST = 100
-"""Most completions that are offered."""
+"""The most completions offered."""
 
 
 def complete_ref(incomplete: str) -> list[tuple[str, str]]:
@@ -297,13 +297,13 @@ def suggest(
 
 @commands.command()
 def brief(as_json: JsonOption = False) -> None:
-    """Show the brief that a session in this folder would start with.
+    """Show the brief with which a session in this folder would start.
 
     With `nugget install --brief`, each new session starts with it: an open failure, open todos,
     constraints of this code, and the state of capture.
     """
     text = briefing.brief(read_environment(), current_folder(), now=datetime.now(UTC))
-    _show_text(text, "There is nothing to tell about this folder.", as_json=as_json)
+    _show_text(text, "Nothing is known about this folder.", as_json=as_json)
 
 
 @commands.command()
@@ -327,4 +327,4 @@ def _show_text(text: str | None, nothing: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"text": text, "tokens": estimate_tokens(text or "")})
     for line in () if as_json else (text or nothing).splitlines():
-        put_text(Text(line))  # it was cleaned, but for our own tags
+        put_text(Text(line))  # clean except for our own tags

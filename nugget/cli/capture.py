@@ -46,7 +46,7 @@ commands = typer.Typer(add_completion=False)
 
 
 Way = Literal["auto", "claude-code", "api", "openai", "offline"]
-"""Ways to find knowledge in a session, as `extraction.with` names them."""
+"""Ways to find knowledge in a session: the values of `extraction.with`."""
 OldMethodOption = Annotated[Literal["auto", "generative", "heuristic"] | None, Option("--method", hidden=True)]
 WayOption = Annotated[Way | None, Option("--with", help="How to find knowledge, instead of `extraction.with`.")]
 
@@ -63,7 +63,7 @@ def capture_session(
     method: OldMethodOption = None,
     dry_run: DryRunOption = False,
     explain: Annotated[
-        bool, Option("--explain", help="Show what was considered, why, and what became of it; write nothing.")
+        bool, Option("--explain", help="Show each candidate with its reasons and outcome; write nothing.")
     ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
@@ -252,7 +252,7 @@ def _review_by_keys(brain: BrainOption) -> None:
 
 
 def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:
-    """Ask for a decision on each unit, then apply them; return False if the person stopped."""
+    """Ask for a decision on each unit, then apply all; return False if the person stopped."""
     put(f"\n{proposal.branch}", style="bold cyan")
     put(f"{one_line(proposal.title)}\n")
     chosen: dict[str, str] = {}

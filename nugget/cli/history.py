@@ -81,7 +81,7 @@ def list_sessions(
 
 @sessions.command("show")
 def show_session(
-    session: Annotated[str, Argument(metavar="ID", help="The id of a session, its beginning, or a ref.")],
+    session: Annotated[str, Argument(metavar="ID", help="The id of a session, a prefix of it, or a ref.")],
     summary: Annotated[bool, Option("--summary", help="Show prompts, touched files and nuggets only.")] = False,
     full: Annotated[bool, Option("--full", help="Show commands, output and edits in full.")] = False,
     pager: PagerOption = True,
@@ -195,14 +195,14 @@ def shell_init(shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Y
 NuggetTypeOption = Annotated[
     list[str] | None, Option("--type", metavar="T,..", help=f"Only these types: {', '.join(NuggetType)}.")
 ]
-NuggetArgument = Annotated[str, Argument(metavar="ID", help="The id of a nugget, or its beginning.")]
+NuggetArgument = Annotated[str, Argument(metavar="ID", help="The id of a nugget, or a prefix of it.")]
 
 
 @commands.command()
 def extract(
     everything: Annotated[bool, Option("--all", help="Read the sessions of every workspace.")] = False,
     session: Annotated[
-        str | None, Option("--session", metavar="ID", help="The id of one session, or its beginning.")
+        str | None, Option("--session", metavar="ID", help="The id of one session, or a prefix of it.")
     ] = None,
     force: Annotated[bool, Option("--force", help="Extract sessions again even if they have not changed.")] = False,
     dry_run: DryRunOption = False,

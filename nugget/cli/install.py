@@ -88,7 +88,7 @@ def install(
             put("A session starts with a short brief once there is reviewed knowledge of its repository; "
                 "`nugget install --no-brief` switches that off.")  # fmt: skip
         if scope == "project":
-            put(f"These files start {command}, the place on this machine: think before you commit them. Claude Code "
+            put(f"These files start {command}, a path on this machine: think before you commit them. Claude Code "
                 "asks once whether the server of a project may start: say yes.")  # fmt: skip
     elif not changes:
         put("Claude Code is connected already; nothing to change.")
@@ -148,7 +148,7 @@ def _install_clients(place: Place | None, environment: Environment, command: Pat
     if chosen and not dry_run:
         put("`nugget watch --install` captures their sessions when they have ended.")
     if not chosen and not environment.claude_config.is_dir():
-        put("No agent was found on this machine. Name one to connect it all the same: `nugget install codex`.")
+        put("No agent was found on this machine. Name one to connect it anyway: `nugget install codex`.")
 
 
 def _ask_for_claude(environment: Environment) -> None:

@@ -172,7 +172,7 @@ def redact(
     Changes nothing. `redaction.allow` in your settings keeps what only looks like a secret.
     """
     content = _read(file)
-    writing.secret_lines("")  # the rules are opened before the time is taken
+    writing.secret_lines("")  # the rules are loaded before the clock starts
     begin = time.perf_counter()
     found = writing.secret_lines(content.decode("utf-8", "replace"))
     seconds = time.perf_counter() - begin

@@ -75,7 +75,7 @@ def question_spans(text: str, question: str) -> list[tuple[int, int]]:
 
 
 def stale_words(hit: Hit) -> str:
-    """Return why a hit is stale, with its replacement if the reasons name one."""
+    """Return why a hit is stale, with its replacement if known."""
     named = next((reason for reason in hit.reasons if reason.startswith("superseded")), None)
     return _plain(named or str(hit.stale_reason or "").replace("_", " "))
 

@@ -51,7 +51,7 @@ def without_secrets(value: Any) -> Any:
     """Return a JSON value with every text in it redacted."""
     from nugget.redaction import redact
 
-    # All texts are checked together first: a reply has hundreds of them, and hardly ever a secret.
+    # All texts are checked together first, since a reply has hundreds of them and hardly ever a secret.
     texts: list[str] = []
     map_texts(value, lambda text: texts.append(text) or text)  # type: ignore[func-returns-value]
     return map_texts(value, lambda text: redact(text).text) if redact("\n\n".join(texts)).counts else value
@@ -60,7 +60,7 @@ def without_secrets(value: Any) -> Any:
 def bundle_json(bundle: Bundle) -> dict[str, Any]:
     """Return a bundle in the shape that `--json`, MCP and HTTP share.
 
-    `weak: true` is added when nothing found is likely to answer, `explain` when it was asked for.
+    `weak: true` is added if no hit is likely to answer, `explain` if it was requested.
     """
     value = {
         "query": fields(bundle, "query.text", "profile", "query.path", "query.symbol", "query.depth"),
@@ -99,7 +99,7 @@ def unit_json(unit: Unit) -> dict[str, Any]:
 
 
 def shown_json(shown: Shown) -> dict[str, Any]:
-    """Return what a ref names, as `nugget get --json` prints it: a unit with its body, or a part of history."""
+    """Return the target of a ref as `nugget get --json` prints it: a unit with its body, or a part of history."""
     if shown.unit is not None:
         evidence = [fields(entry, *_EVIDENCE) for entry in shown.unit.evidence]
         return clean_values(unit_json(shown.unit) | {"ref": shown.ref, "body": shown.unit.body, "evidence": evidence})

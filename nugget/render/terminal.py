@@ -1,7 +1,7 @@
 """Reports for people, from the templates in this folder, wrapped only at a terminal.
 
 A template is Jinja's: a line that begins with `%` is a statement, `[bold]…[/]` is a style of rich's, and a line that
-begins with `{{ note }}` goes to stderr. Every value is made safe to show when it is put in.
+begins with `{{ note }}` goes to stderr. Every value is made safe to show when it is inserted.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def facts_of(hit: Hit) -> str:
 _FOLDED_CHARS = 100
 _FAILED_LINES = 3
 _NOTE, _PROSE, _CODE = "\x0e", "\x0f", "\x10"
-"""Mark a line for stderr, as text of limited width, and as code, which is not wrapped; `clean` takes them out."""
+"""Marks of a line for stderr, of text with limited width, and of code, which is not wrapped; `clean` removes them."""
 
 
 def put_report(name: str, **values: Any) -> None:

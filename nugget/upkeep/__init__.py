@@ -177,7 +177,7 @@ def _record(environment: Environment, brains: list[dict[str, object]]) -> None:
 
 
 def _unsafe(real: str) -> str | None:
-    """Return why another user could change a brain; None if none can."""
+    """Return why another user could change a brain, or None."""
     folder = Path(real)
     for place in (folder, *(folder / name for name in _INSIDE), *folder.parents):
         try:
@@ -191,7 +191,7 @@ def _unsafe(real: str) -> str | None:
         if stat.S_ISLNK(status.st_mode) or is_sticky:
             continue  # in a sticky folder such as /tmp nobody can rename or remove the files of others
         if others & stat.S_IWOTH or (others & stat.S_IWGRP and not system.is_own_group(status.st_gid)):
-            return f"others can write to {printable(str(place))} (`chmod go-w` takes that away)"
+            return f"others can write to {printable(str(place))} (`chmod go-w` changes that)"
     return None
 
 
@@ -293,7 +293,7 @@ def _fetch(url: str, folder: Path) -> None:
         files.private_folder(beside)
         remotes.clone(url, beside / "brain")
         if not is_brain(beside / "brain"):
-            raise BrainError(f"{printable(url)} is not a brain: it has no brain.yaml.", hint="Nothing was kept of it.")
+            raise BrainError(f"{printable(url)} is not a brain: it has no brain.yaml.", hint="Nothing of it was kept.")
         if folder.is_dir():
             folder.rmdir()
         (beside / "brain").rename(folder)

@@ -32,7 +32,7 @@ MAX_RECALL_TOKENS = 600
 MOST_TODOS, MOST_RULES, MOST_HITS, MOST_REVIEWED = 6, 8, 3, 5
 SHORTEST_PROMPT = 12
 _MOST_LOOKED_AT = 40
-"""Number of a repository's nuggets to search for those that the user stated."""
+"""The number of a repository's nuggets in which to look for those that the user stated."""
 _PROMPT_CHARS = 2000
 _LINE_CHARS = 240
 
@@ -57,7 +57,7 @@ def brief(
     if unasked is not None and not lines:
         return None
     if failed := len([*Path(files.queue_folder(environment.home), "failed").glob("*.json")]):
-        lines.append(f"Capture: {counted(failed, 'session')} could not be captured; `nugget status` tells why.")
+        lines.append(f"Capture: {counted(failed, 'session')} could not be captured; `nugget status` says why.")
     if not lines:
         return None
     name = one_line(workspace.name)
@@ -158,7 +158,7 @@ def _of_workspace(home: Path, text: str, folder: Path, now: datetime, embedder: 
     if not home_index_file(home).is_file():
         return []
     found = _strongest(lambda: read_home(home), text, SourceName.PROVENANCE, now, embedder, most=_MOST_LOOKED_AT)
-    # Nobody has reviewed nuggets: only what the user typed is passed on unasked.
+    # Nuggets are not reviewed, so only the user's own words are passed on unasked.
     here = find_workspace(folder).identity
     own = [hit for hit in found if hit.unit.scope and hit.unit.scope.repo == here]
     return [hit for hit in own if is_typed(hit.unit.evidence)]

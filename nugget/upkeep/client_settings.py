@@ -23,7 +23,7 @@ from nugget.infra import files
 SettingsScope = Literal["user", "project"]
 """The user's settings, or those of one project."""
 _LISTS = frozenset({"SessionEnd", "SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "allow"})
-"""Keys whose value is a list; all others that we edit have an object."""
+"""Keys whose value is a list; all others that we edit have objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +137,8 @@ def add_server(path: Path, place: str, entry: Mapping[str, Any], value: Any) -> 
     found = servers.setdefault("nugget", dict(entry))
     if not is_our_server(found):
         raise NuggetError(
-            f"{path} has another MCP server that is called nugget; nothing was changed.",
-            hint="Rename it or take it out, then run the command again.",
+            f"{path} has another MCP server called nugget; nothing was changed.",
+            hint="Rename or remove it, then run the command again.",
         )
     if command_line(found)[:1] != command_line(entry)[:1] or "alwaysLoad" in entry:
         found.update({name: own for name, own in entry.items() if name in ("type", "command", "alwaysLoad")})

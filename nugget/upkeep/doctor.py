@@ -41,7 +41,7 @@ _COMMIT_TAKES = timedelta(seconds=10)
 
 
 Finding = dict[str, Any]
-"""Result of a check: `name`, `state` (`ok`, `warning` or `error`), the sentence `said`, and `next_step` if any."""
+"""The result of a check: `name`, `state` (`ok`, `warning` or `error`), the sentence `said`, and `next_step` if any."""
 
 
 def _finding(state: str, name: str, said: str, next_step: str | None = None) -> Finding:
@@ -107,7 +107,7 @@ def _check_git(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
         yield _wrong("git", f"{brain} is not a git repository: no history, no proposals", f"nugget init {brain}")
         return
     if state["problem"]:
-        yield _wrong("git", state["problem"], f"git -C {brain} status tells more")
+        yield _wrong("git", state["problem"], f"git -C {brain} status says more")
     elif state["head"] is None:
         yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
     elif found := git.unsettled(brain):
@@ -121,7 +121,7 @@ def _check_git(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
             since = datetime.fromtimestamp(lock.lstat().st_mtime, UTC)
             if now - since > _COMMIT_TAKES:
                 message = f"{lock} was made {ago(since, now)}: while it is there, git refuses to commit"
-                step = "end the git that is at work there; if there is none, nugget doctor --repair"
+                step = "wait for the git process there; if there is none, nugget doctor --repair"
                 yield _wrong("git lock", message, step)
 
 
@@ -156,7 +156,7 @@ def _check_team_index(seen: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _check_sources(seen: dict[str, Any]) -> Iterator[Finding]:
-    """Say what waits outside the brain; a question indexes it, and has its vectors made in the background."""
+    """Check for unindexed files outside the brain; a question indexes them, and makes vectors in the background."""
     for row in seen["sources"]:
         if row["source"] in (SourceName.BRAIN, SourceName.MEMORY):
             continue
@@ -186,7 +186,7 @@ def _check_canon(brain: Path, settings: Settings, environment: Environment) -> I
     if not settings.canon_folders:
         return
     source = open_canon(environment, settings, brain)
-    list(source.files())  # the problems are those of a walk
+    list(source.files())  # problems come from a walk
     yield from (_odd("canon", str(problem), None) for problem in (*source.problems, *source.left_out))
 
 
@@ -247,7 +247,7 @@ def _check_capture(seen: dict[str, Any], settings: Settings, environment: Enviro
         yield _odd("capture", "paused: no session is captured", "nugget pause --end")
     elif state["queue"].get("pending") and not state["working"]:
         waiting = counted(state["queue"]["pending"], "session")
-        yield _odd("capture", f"nobody works on {waiting} in the queue", "nugget capture")
+        yield _odd("capture", f"no worker is running for {waiting} in the queue", "nugget capture")
     else:
         yield _good("capture", f"last: {(state['last_captured'] or 'never')[:16].replace('T', ' ')}")
     if old := outdated_archives(environment.home, settings):

@@ -2,7 +2,7 @@
 
 Formats: settings.json as of https://code.claude.com/docs/en/hooks, .mcp.json and .claude.json as of .../en/mcp; Codex'
 config.toml and the JSON settings of Cursor, Gemini CLI, OpenCode and VS Code, as their own commands write them. The
-prepare-commit-msg hook of a code repository is put beside one that is there; only our own file is written or removed.
+prepare-commit-msg hook of a code repository goes beside an existing one; only our own file is written or removed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FLAGS = {"SessionEnd": "", "SessionStart": "--brief", "UserPromptSubmit": "--re
 _ALWAYS = ("SessionEnd", "SessionStart")
 _RULES = (RULE, "mcp__nugget", "mcp__nugget__*")
 _TIMEOUT_S = 10
-"""Without a timeout of its own a hook shares 1.5 s with all other SessionEnd hooks; ours takes 0.1 s."""
+"""Without its own timeout a hook shares 1.5 s with all other SessionEnd hooks; ours takes 0.1 s."""
 _HOOK = "prepare-commit-msg"
 KEPT = f"{_HOOK}.before-nugget"
 """Name under which a foreign hook is kept; ours runs it first with the same arguments and fails if it fails."""
@@ -193,7 +193,7 @@ def _claude_state(scope: SettingsScope, environment: Environment, cwd: Path) -> 
         return "ok", connected if has_plugin else ""
     for command in commands:
         if shutil.which(command, path=environment.variables.get("PATH")) is None:
-            return "error", f"it starts {command}, which is not there"
+            return "error", f"it starts {command}, which does not exist"
     if value.get("disableAllHooks") is True:
         return "error", f"{settings} has disableAllHooks"
     is_behind = plan_install(scope, environment, command=Path(commands[0]), cwd=cwd)
@@ -215,7 +215,7 @@ def _add_hooks(path: Path, command: str, wishes: Sequence[bool | None], value: A
     """Add our hooks and permission to Claude Code's settings, each once."""
     for event, wish in zip(_FLAGS, wishes, strict=True):
         if not (wish or event in _ALWAYS or part(path, value, "hooks").get(event)):
-            continue  # an empty list is theirs
+            continue  # an empty list is the person's
         flag, ours = _FLAGS[event], _our_hooks(path, value, event)
         before = command_line(ours[0])[2:] if ours else []
         is_on = flag in before if wish is None else wish
@@ -226,7 +226,7 @@ def _add_hooks(path: Path, command: str, wishes: Sequence[bool | None], value: A
             is_off = event == "SessionStart" and (wish is False or (wish is None and _NO_BRIEF in before))
             flags = [flag] if is_on else [_NO_BRIEF] if is_off else []
             ours[0].update({"type": "command", "command": command, "args": ["capture-session", *flags]})
-            ours[0].setdefault("timeout", _TIMEOUT_S)  # one that a person set stays
+            ours[0].setdefault("timeout", _TIMEOUT_S)  # keep a person's own
             ours = ours[1:]
         _remove_hooks(path, value, event, ours)
     allowed = part(path, value, "permissions", "allow")
@@ -294,7 +294,7 @@ def install_hook(repo: Path, *, command: Path, dry_run: bool) -> Iterator[str]:
             f"{hook} is not Nugget's, and {kept} is there as well.", hint=f"Put them together, or remove {kept}."
         )
     if dry_run:
-        yield f"Would {f'keep the hook that is there as {KEPT} and ' if is_foreign else ''}write {hook}"
+        yield f"Would {f'keep the existing hook as {KEPT} and ' if is_foreign else ''}write {hook}"
         return
     try:
         hook.parent.mkdir(parents=True, exist_ok=True)
@@ -308,10 +308,10 @@ def install_hook(repo: Path, *, command: Path, dry_run: bool) -> Iterator[str]:
         raise NuggetError(f"{hook} cannot be written: {error.strerror or error}.") from error
     yield f"Wrote {hook}"
     if is_foreign:
-        yield f"The hook that was there is kept as {KEPT} beside it, and runs first."
+        yield f"The previous hook is kept beside it as {KEPT}, and runs first."
     if scope in ("global", "system"):
         yield f"core.hooksPath is set for all repositories ({scope}): the hook runs in each of them."
-    yield "`git commit` proposes a message if an agent had a part. `nugget uninstall git-hook` undoes this."
+    yield "`git commit` proposes a message if an agent wrote some of it. `nugget uninstall git-hook` undoes this."
 
 
 def uninstall_hook(repo: Path, *, dry_run: bool) -> Iterator[str]:
@@ -328,7 +328,7 @@ def uninstall_hook(repo: Path, *, dry_run: bool) -> Iterator[str]:
             kept.replace(hook) if is_kept else hook.unlink()
         except OSError as error:
             raise NuggetError(f"{hook} cannot be removed: {error.strerror or error}.") from error
-        yield f"Removed {hook}{'; the hook that was there before is back' if is_kept else ''}."
+        yield f"Removed {hook}{'; the previous hook is back' if is_kept else ''}."
 
 
 def _hook_file(repo: Path) -> tuple[Path, str | None]:
@@ -351,7 +351,7 @@ def _is_our_hook(hook: Path) -> bool:
 def _script(command: Path) -> str:
     """Return the hook's script, which runs a kept hook first, then Nugget, and never stops a commit."""
     return f"""#!/bin/sh
-{_MARK} `nugget uninstall git-hook` takes it out again.
+{_MARK} `nugget uninstall git-hook` removes it.
 kept="${{0%/*}}/{KEPT}"
 if [ -x "$kept" ]; then
     "$kept" "$@" || exit $?

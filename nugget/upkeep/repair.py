@@ -26,11 +26,11 @@ from nugget.text import counted, printable, tracked
 _LEFTOVER = r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?"
 """Names of our temporary files, with the id of the process."""
 _GIT_TAKES_S = 60.0
-"""Age from which a lock of git is stale."""
+"""The age from which a lock of git is stale."""
 _UNKNOWN_TAKES_S = 3600.0
-"""Age from which a temporary file is stale even if its process seems to run."""
+"""The age from which a temporary file is stale even if its process seems to run."""
 _NOT_STORES = frozenset({"models", "cache", ".git", "brains.jsonl"})
-"""Not searched for secrets. Ids of brains look like keys, and without them all sessions would count as new."""
+"""Not searched for secrets: ids of brains look like keys, and without them all sessions would count as new."""
 _DATABASE = b"SQLite format 3\0"
 _PACKED = b"\x1f\x8b"
 
@@ -51,7 +51,7 @@ def repair(brain: Path, home: Path) -> list[str]:
         except (NuggetError, OSError) as error:
             messages.append(f"Not repaired: {error}")
     if mended := files.make_private(*(folder for folder in (home, brain / ".nugget") if folder.is_dir())):
-        messages.append(f"Took the rights of others off {counted(len(mended), 'file')} of Nugget's.")
+        messages.append(f"Removed other users' rights from {counted(len(mended), 'file')} of Nugget.")
     return messages
 
 
@@ -257,7 +257,7 @@ def restore(home: Path, source: Path) -> int:
     is in use, NuggetError for an archive that cannot be read; nothing was changed then.
     """
     if next(_kept(home), None) is not None:
-        raise ConflictError(f"{home} holds something already; nothing was restored.", hint="Move it away first.")
+        raise ConflictError(f"{home} is not empty; nothing was restored.", hint="Move it away first.")
     files.private_folder(home.parent)
     try:
         with (
@@ -266,7 +266,7 @@ def restore(home: Path, source: Path) -> int:
         ):  # fmt: skip
             members = archive.getmembers()
             if odd := next((one.name for one in members if not one.isfile() or one.name.startswith("/")), None):
-                raise UsageError(f"{odd!r} in the archive is not a plain file inside of it; nothing was restored.")
+                raise UsageError(f"{odd!r} in the archive is not a plain file inside it; nothing was restored.")
             while stream.read(1 << 20):  # read to the end, to check the checksum
                 pass
             for member in members:

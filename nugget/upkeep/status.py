@@ -132,13 +132,13 @@ def team_status(brain: Path, settings: Settings, environment: Environment) -> di
 def sources_status(
     brain: Path, settings: Settings, environment: Environment, brain_row: dict[str, Any] | None
 ) -> list[dict[str, Any]]:
-    """Return for each source the number of files and passages, and how many files wait since when.
+    """Return for each source the numbers of files and passages, and how many files wait since when.
 
     `unembedded` units are found by words alone; `embedding` is the progress of their vectors if they are being made.
     Memory is private to its identity, so only its name is returned.
     """
     rows = [brain_row] if brain_row else []
-    # An empty index in memory stands in for one that is missing or unusable.
+    # An empty index in memory replaces a missing or unusable one.
     with closing(open_read_only(environment.home) or empty_home()) as connection:
         if settings.canon_folders:
             canon = open_canon(environment, settings, brain)

@@ -1,6 +1,6 @@
 """The page in the browser, `nugget web`: for one person, on this machine, on top of `nugget.Brain`.
 
-Other users and other pages can reach a loopback port too. So a browser gets in with a one-time key that becomes a
+Other users and other pages can reach a loopback port too. So a browser needs a one-time key, which becomes a
 cookie, the Host must name this machine, only a POST from our own page changes anything, and no page loads anything
 from elsewhere.
 """
@@ -36,7 +36,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# A stricter policy of referrers would make browsers send `Origin: null` with our own forms.
+# A stricter referrer policy would make browsers send `Origin: null` with our own forms.
 _HEADERS = (
     (b"content-security-policy", _POLICY.encode()), (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"), (b"cross-origin-opener-policy", b"same-origin"),
@@ -56,7 +56,7 @@ class Gate:
         self._cookie, self._sessions = f"nugget-{port}", set[str]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, let a browser in by its key, or answer with a page that says what is wrong."""
+        """Pass on a request, let a browser in by its key, or answer with a page that says what is wrong."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -80,7 +80,7 @@ class Gate:
         await self._app(scope, limited(receive, MAX_FORM_BYTES, too_large), send)
 
     def _refused(self, method: str, headers: Headers) -> ErrorPage | None:
-        """Return why a request is refused for its host, origin or method; None if it is not."""
+        """Return why a request is refused for its host, origin or method, or None."""
         host = headers.get("host", "")
         name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
         if not is_loopback(name.strip("[]")) or port != str(self._port):
@@ -92,7 +92,7 @@ class Gate:
                 return None
         elif method == "POST" and site == "same-origin" and headers.get("origin") == f"http://{host}":
             return None
-        return ErrorPage(403, "Not from here", "Another page may not do this; only the pages of this server can.")
+        return ErrorPage(403, "Not from here", "Only pages of this server may do this.")
 
     def _knows(self, headers: Headers) -> bool:
         try:

@@ -112,7 +112,7 @@ def problem_page(problem: ErrorPage) -> Response:
 
 
 def render(site: Site, request: Request, name: str, *, status: int = 200, **values: Any) -> Response:
-    """Render a page from its template, redacted as it reads: `&#39;` in `they're passed` would look like a password."""
+    """Render a page from its template, redacted as plain text: `&#39;` in `they're passed` looks like a password."""
     brain = site.session.ready()
     header = {
         "brain": brain.path.name, "waiting": sum(len(one.files) for one in site.proposals(brain)),
@@ -175,7 +175,7 @@ def _parser() -> MarkdownIt:
         return f'<a href="{escape(source)}">{escape(words)}</a>'
 
     def heading(tokens: Any, at: int, options: Any, env: Any) -> str:
-        # Headings of a text are no headings of the page, whose outline they would break.
+        # Headings of a text are not headings of the page, and would break its outline.
         return "</strong></p>" if tokens[at].nesting < 0 else "<p><strong>"
 
     parser.renderer.rules |= {"image": image, "heading_open": heading, "heading_close": heading}  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nugget.capture.review import ProposedFile
 
 CARDS = 20
-"""Units on one page."""
+"""The number of units on one page."""
 _DONE = {
     "edit": "Your edit is saved.", "move": "The unit was moved.", "add": "The unit was added.",
     "forget": "The unit was forgotten and will not be proposed again.", "open": "The file was opened in your editor.",
@@ -31,7 +31,7 @@ _DONE = {
 
 
 def waiting(site: Site, request: Request) -> Response:
-    """Go to the oldest proposal that waits, or say that none does."""
+    """Go to the oldest waiting proposal, or say that there is none."""
     if found := site.proposals(site.session.ready()):
         return RedirectResponse(f"/review/{found[0].branch}?{request.url.query}".rstrip("?"), 303)
     return render(site, request, "nothing", done=request.query_params if comes_from_here(request) else {})
@@ -88,7 +88,7 @@ def nearest(site: Site, request: Request) -> Response:
     files = (file for one in site.proposals(brain) for file in one.files if one.branch == request.path_params["branch"])
     unit = next((file.unit for file in files if file.path == path and file.unit), None)
     if unit is None:
-        raise ReviewError("This unit is not proposed any more.", hint="It was decided already, here or elsewhere.")
+        raise ReviewError("This unit is no longer proposed.", hint="It was decided already, here or elsewhere.")
     similar = site.once("similar", browsing.pulse(brain)["index"], brain.similar_units)  # neighbours are shared
     found = [(near, cosine) for near, cosine in similar(unit) if cosine >= 0.5][:1]
     if "partial" in request.query_params:

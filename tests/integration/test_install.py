@@ -216,7 +216,7 @@ def test_doctor_sees_what_is_missing_outdated_and_broken(brain, command, isolate
     assert finding(brain)["state"] == "warning" and "missing or outdated" in finding(brain)["said"]
     settings.write_text(whole)
     command.unlink()
-    assert finding(brain)["state"] == "error" and f"{command}, which is not there" in finding(brain)["said"]
+    assert finding(brain)["state"] == "error" and f"{command}, which does not exist" in finding(brain)["said"]
 
 
 @pytest.mark.proves("INSTALL-PLUGIN")

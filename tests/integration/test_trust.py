@@ -84,7 +84,7 @@ def test_a_trusted_brain_is_used_with_an_index_of_ones_own(nugget, planted, home
 def test_a_brain_that_others_can_write_to_is_not_trusted(nugget, planted, place):
     opened = Path(os.path.normpath(planted / place))
     opened.chmod(0o777)
-    told = f"others can write to {opened} (`chmod go-w` takes that away)."
+    told = f"others can write to {opened} (`chmod go-w` changes that)."
     assert nugget("trust", planted).err == f"Error: {planted} cannot be trusted: {told}\n"
     assert nugget("status").err.endswith(f"is not trusted, and it cannot be: {told}\n")
     opened.chmod(0o755)
