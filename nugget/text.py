@@ -144,7 +144,7 @@ def slugify(text: str, *, max_chars: int = 60) -> str:
         slug = slug[: max_chars + 1].rsplit("-", 1)[0][:max_chars].strip("-")
     if slug:
         return slug
-    return "unit-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"unit-{content_hash(text)[:10]}"
 
 
 def title_slug(title: str) -> str:
@@ -227,14 +227,14 @@ def printable(path: str) -> str:
 
 
 def content_hash(content: str | bytes) -> str:
-    """Return the SHA-256 (hex) of a file's content; a text is taken as UTF-8."""
-    raw = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    """Return the SHA-256 (hex) of a content; a text is taken as UTF-8."""
+    raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.sha256(raw).hexdigest()
 
 
 def line_hash(line: str) -> str:
     """Return the first 16 hex digits of the SHA-256 of a stripped line."""
-    return hashlib.sha256(line.strip().encode("utf-8", "replace")).hexdigest()[:16]
+    return content_hash(line.strip())[:16]
 
 
 def apply_edit(content: str, before: str, after: str, *, everywhere: bool = False) -> str | None:

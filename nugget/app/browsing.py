@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import math
 import secrets
@@ -30,6 +29,7 @@ from nugget.infra.llm import spending as spending
 from nugget.models import Filter, Query, SourceName, Unit
 from nugget.redaction import allow_list
 from nugget.retrieval.scoring import stale_reasons
+from nugget.text import content_hash
 from nugget.upkeep.doctor import doctor
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def domain_map(brain: Brain) -> list[dict[str, Any]]:
 def unit_file(brain: Brain, unit: Unit) -> tuple[str, str]:
     """Return the text of a unit's file and the SHA-256 of its content. Raises KnowledgeError."""
     content = read_file(brain.path, unit.path or "")
-    return content.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest()
+    return content.decode("utf-8", "replace"), content_hash(content)
 
 
 def unit_history(brain: Brain, unit: Unit) -> list[git.Change]:

@@ -7,7 +7,6 @@ A space is one of the server's brains, by its name in `brains.folders`. Tokens a
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import secrets
 import time
@@ -28,7 +27,7 @@ from nugget.infra import files, git, http_client, remotes
 from nugget.infra.http_client import untrusted as untrusted
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
-from nugget.text import is_name, printable
+from nugget.text import content_hash, is_name, printable
 from nugget.upkeep import usable_brains as usable_brains
 
 TOKEN_PREFIX = "nug_"
@@ -68,10 +67,11 @@ def make_token(home: Path, identity: str, rights: Mapping[str, str], *, days: in
         raise UsageError(f"{printable(identity)!r} is not a name for an identity.", hint="Use a login or an address.")
     if not rights:
         raise UsageError("A token needs a space.", hint="Name one with --space NAME:read.")
+    # It is random, so its hash needs neither a salt nor a slow function.
     text, last = TOKEN_PREFIX + secrets.token_urlsafe(32), now + timedelta(days=days) if days else None
     made = Token(
         id=secrets.token_hex(4), identity=identity, spaces=dict(rights), created=now.isoformat(timespec="seconds"),
-        expires=last.isoformat(timespec="seconds") if last else None, hash=_hash(text),
+        expires=last.isoformat(timespec="seconds") if last else None, hash=content_hash(text),
     )  # fmt: skip
     with files.locked(home / "locks" / "tokens.lock"):
         _write_tokens(home, [*tokens(home), made])
@@ -102,7 +102,7 @@ def tokens(home: Path) -> list[Token]:
 
 def token_of(home: Path, text: str, *, now: datetime) -> Token | None:
     """Return the valid token with this text; None if it is unknown or has expired."""
-    wanted = _hash(text)
+    wanted = content_hash(text)
     found = next((token for token in tokens(home) if secrets.compare_digest(token.hash, wanted)), None)
     is_over = found is not None and found.expires is not None and datetime.fromisoformat(found.expires) <= now
     return None if is_over else found
@@ -111,11 +111,6 @@ def token_of(home: Path, text: str, *, now: datetime) -> Token | None:
 def _write_tokens(home: Path, kept: Sequence[Token]) -> None:
     document = {"version": 1, "tokens": [asdict(token) for token in kept]}
     files.replace(home / "tokens.json", json.dumps(document, indent=1).encode())
-
-
-def _hash(text: str) -> str:
-    """Return the SHA-256 of a token, which is random and so needs neither a salt nor a slow hash."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def spaces_of_repository(environment: Environment, brains: Mapping[str, Path], repository: str) -> list[str]:

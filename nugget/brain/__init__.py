@@ -6,7 +6,6 @@ was read.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -23,7 +22,7 @@ from nugget.errors import BrainError, KnowledgeError, NuggetError, UsageError, r
 from nugget.infra import git
 from nugget.infra.files import resource
 from nugget.models import FileState, KnowledgeType, Problem, Unit
-from nugget.text import printable
+from nugget.text import content_hash, printable
 
 _OWN_FOLDERS = frozenset({".git", ".nugget", ".DS_Store"})
 _IGNORED = ".nugget/"
@@ -150,7 +149,7 @@ def read_state(brain: Path, path: str) -> tuple[FileState, Unit | None]:
         return FileState(path=path, hash="", size=size, mtime_ns=mark, problems=(problem,)), None
     parsed = load(brain, path, content)
     state = FileState(
-        path=path, hash=hashlib.sha256(content).hexdigest(), size=found.st_size, mtime_ns=found.st_mtime_ns,
+        path=path, hash=content_hash(content), size=found.st_size, mtime_ns=found.st_mtime_ns,
         unit_id=parsed.unit.id if parsed.unit else None, problems=tuple(parsed.problems),
     )  # fmt: skip
     return state, parsed.unit

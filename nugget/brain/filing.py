@@ -7,7 +7,6 @@ capture does not propose them again.
 from __future__ import annotations
 
 import difflib
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from nugget.infra import git
 from nugget.markdown import title_of
 from nugget.models import Origin, Severity, SourceName, Unit
 from nugget.redaction import redact
-from nugget.text import numbered, plain_line_ends, shorten, title_slug
+from nugget.text import content_hash, numbered, plain_line_ends, shorten, title_slug
 
 FORGOTTEN = "forgotten.yaml"
 """The file, at the root of a brain, that lists what was forgotten."""
@@ -141,7 +140,7 @@ def replace_unit(
     with git.only_writer(brain):
         branch, head = git.ready_branch(brain)
         path, content, _ = _find(brain, unit_id)
-        if hashlib.sha256(content).hexdigest() != expect:
+        if content_hash(content) != expect:
             raise ConflictError(f"{path} has changed since you opened it; nothing was written.", hint="Open it again.")
         unit, written = _finished(text)
         if unit.id != unit_id:

@@ -8,7 +8,6 @@ read as nodes and never constructed, so tags, aliases and bombs have no effect; 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 import re
 from collections.abc import Mapping
@@ -36,7 +35,7 @@ from nugget.models import (
     Unit,
 )
 from nugget.settings import YAMLRefused
-from nugget.text import shorten
+from nugget.text import content_hash, shorten
 
 MAX_FILE_BYTES = 5_000_000
 """Larger files are refused before they are read: knowledge is written by and for people."""
@@ -164,7 +163,7 @@ def _plain(value: object) -> object:
 
 def body_digest(body: str) -> str:
     """Return the SHA-256 (hex) of a body's words, which ignores white space."""
-    return hashlib.sha256(" ".join(body.split()).encode("utf-8", "replace")).hexdigest()
+    return content_hash(" ".join(body.split()))
 
 
 def domain_of(path: str) -> str | None:

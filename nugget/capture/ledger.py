@@ -12,7 +12,6 @@ one is gone. A brain with a copied id in another place gets a name, and so a his
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -24,6 +23,7 @@ from nugget.infra import files, git, remotes
 from nugget.infra.workspace import normalised_remote
 from nugget.models import Event, Session
 from nugget.settings import YAMLRefused, read_entries
+from nugget.text import content_hash
 
 CAPTURES, REJECTED, BRAINS = "captures.jsonl", "rejected.jsonl", "brains.jsonl"
 
@@ -81,7 +81,7 @@ def record_keys(session: Session) -> list[str]:
     def key(event: Event) -> str:
         stamp = event.timestamp.isoformat() if event.timestamp else ""
         named = event.uuid or f"{session.id}\0{event.kind}\0{stamp}\0{event.text}"
-        return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        return content_hash(named)[:12]
 
     return list(map(key, session.events))
 
@@ -130,7 +130,7 @@ def forget_texts(home: Path, session: str) -> None:
 
 def text_key(text: str) -> str:
     """Return a hash of a text that ignores white space and case."""
-    return hashlib.sha256(" ".join(text.lower().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return content_hash(" ".join(text.lower().split()))[:16]
 
 
 def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
@@ -172,7 +172,7 @@ def _identity(brain: Path, home: Path) -> dict[str, Any]:
     is_taken = any(line["key"] == named for line in known) or (
         re.fullmatch(r"[0-9a-f]{40,64}", named) and named != first
     )
-    key = hashlib.sha256(f"{named}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()[:40] if is_taken else named
+    key = content_hash(os.fsencode(f"{named}\0{path}"))[:40] if is_taken else named
     return {"key": key, "id": named, **here}
 
 

@@ -7,7 +7,6 @@ code spans or escaped, so that it mentions nobody, closes no issue, loads no ima
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from nugget.infra import git
 from nugget.models import EventKind, Origin, Session, Speaker, Unit
 from nugget.models.nuggets import way_of
 from nugget.models.sessions import said_how
-from nugget.text import clean, counted, numbered, shorten, slugify
+from nugget.text import clean, content_hash, counted, numbered, shorten, slugify
 
 if TYPE_CHECKING:
     from nugget.capture import CaptureResult
@@ -114,13 +113,13 @@ def branch_name(kind: str, name: str, moment: datetime) -> str:
 def session_branch_name(session: Session, moment: datetime) -> str:
     """Return the branch name of a session, which ends with the first digits of the session's id or of a hash."""
     plain = re.fullmatch(r"([0-9a-f]{8})-[0-9a-f-]{27}", session.id)
-    short = plain[1] if plain else hashlib.sha256(session.id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    short = plain[1] if plain else content_hash(session.id)[:8]
     return branch_name("session", short, moment)
 
 
 def capture_id(keys: Sequence[str]) -> str:
     """Return the id shared by a plan in the ledger and its commit: the number of records and a digest."""
-    return f"{len(keys)} {hashlib.sha256(' '.join(keys).encode()).hexdigest()[:16]}"
+    return f"{len(keys)} {content_hash(' '.join(keys))[:16]}"
 
 
 def session_message(session: Session, result: CaptureResult, *, branch: str, keys: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ docs.basicmemory.com/concepts/knowledge-format, help.obsidian.md.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from nugget.extraction.proposals import Proposal
 from nugget.markdown import body_below_title, headings_of, title_of
 from nugget.models import Evidence, KnowledgeType, Problem, SourceName, Unit
 from nugget.settings import Node, YAMLRefused
-from nugget.text import plain_line_ends, shorten, slugify
+from nugget.text import content_hash, plain_line_ends, shorten, slugify
 
 JOURNAL = "is a page of a journal, by its name"
 TOO_LITTLE = "says too little to stand alone"
@@ -225,7 +224,7 @@ def propose(
     plain = _readable(body)
     lines = [one.strip() for one in (_readable(quote) or plain).split("\n")]
     said = " ".join(one for one in lines if one and not one.startswith(("#", "```"))) or title
-    digest = hashlib.sha256(" ".join(plain.split()).encode("utf-8", "replace")).hexdigest()[:16]
+    digest = content_hash(" ".join(plain.split()))[:16]
     evidence = Evidence(session=f"{path}:{line}", quote=shorten(said, _QUOTE_CHARS), records=(f"note:{digest}",))
     values = {"domain": _domain(path)} | values
     unit = Unit(

@@ -7,7 +7,6 @@ without scheme, user, port, `.git` and case, so that a clone over ssh and one ov
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import unicodedata
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 from nugget.errors import GitError
 from nugget.infra import git
 from nugget.models import EventKind, Session
+from nugget.text import content_hash
 
 _ACCOUNT_ALIAS = r"\A((?:github|gitlab)\.com|bitbucket\.org)-.+"
 """`git@github.com-work:...`, which people use in their ssh configuration to keep two accounts apart."""
@@ -200,7 +200,7 @@ def _identity(readable: str, key: str) -> str:
     """Return a readable slug with a hash: `github.com-acme-shop-1a2b3c4d`."""
     plain = unicodedata.normalize("NFKD", readable).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-.")[:60].strip("-.") or "workspace"
-    return f"{slug}-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+    return f"{slug}-{content_hash(os.fsencode(key))[:8]}"
 
 
 def _below(path: str, root: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -32,6 +31,7 @@ from nugget.provenance.checkout import (
 from nugget.provenance.ranking import TEXT_CANDIDATES, Reviewed, locate, why
 from nugget.retrieval.candidates import embed_question
 from nugget.retrieval.scoring import stale_reasons as stale_units
+from nugget.text import content_hash
 
 NEAREST = 50
 """The most chunks taken from vectors."""
@@ -166,7 +166,7 @@ def is_about(repo: str | None, workspace: Workspace) -> bool:
     named = repo.strip().rstrip("/").removesuffix(".git").lower()
     if named in (workspace.identity.lower(), workspace.name.lower()):
         return True
-    digest = hashlib.sha256((normalised_remote(repo) or named).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    digest = content_hash(normalised_remote(repo) or named)[:8]
     slug, _, own = workspace.identity.rpartition("-")
     return own == digest or ("/" in named and slug.endswith("-" + named.replace("/", "-")))
 

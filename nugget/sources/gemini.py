@@ -8,7 +8,6 @@ or by the file `.project_root` beside `chats`.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import Any
 from nugget.models import Session, SessionFile
 from nugget.sources import joined_text, mapping_of, objects_in, read_document, records_of, session_file, text_of
 from nugget.sources.event_builder import EventBuilder
+from nugget.text import content_hash
 
 AGENT = "gemini-cli"
 
@@ -118,5 +118,5 @@ def _folder(path: Path, project_hash: str, builder: EventBuilder) -> str | None:
             return noted
     named = (Path(event.path) for event in builder.events if project_hash and event.path)
     folders = dict.fromkeys(str(folder) for file in named for folder in file.parents)
-    hashed = (one for one in folders if hashlib.sha256(one.encode("utf-8", "replace")).hexdigest() == project_hash)
+    hashed = (one for one in folders if content_hash(one) == project_hash)
     return next(hashed, None)

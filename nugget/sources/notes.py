@@ -8,7 +8,6 @@ the brain and, if the identity is a coding agent, the agent's instruction files:
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import unicodedata
@@ -28,7 +27,7 @@ from nugget.models import Problem, Relation, RelationType, Severity, SourceName,
 from nugget.settings import YAMLRefused
 from nugget.sources import UnitFiles, UnitsRead, list_folder, mapping_of, read_document
 from nugget.sources.ignore_files import Walk
-from nugget.text import is_name, plain_line_ends, shorten, slugify
+from nugget.text import content_hash, is_name, plain_line_ends, shorten, slugify
 
 SUFFIXES = (".md", ".markdown", ".mdx", ".mdc")
 MAX_LINKS = 2_000
@@ -181,7 +180,7 @@ def canon_folders(given: Sequence[str], *, base: Path) -> CanonFolders:
         path = given_path if given_path.is_absolute() else base / given_path
         inside = None if given_path.is_absolute() or ".." in given_path.parts else base
         wanted = [slugify(name)] if equals else [_plain(path.name), _plain(f"{path.parent.name}-{path.name}")]
-        unique = f"{wanted[0]}-{_digest(path)}"
+        unique = f"{wanted[0]}-{content_hash(str(path))[:6]}"
         chosen = next((name for name in (*wanted, unique) if name and name not in folders), None)
         if chosen and path not in [known for known, _ in folders.values()]:
             folders[chosen] = path, inside
@@ -192,10 +191,6 @@ def _plain(name: str) -> str:
     """Return a folder's name for use in refs."""
     kept = "".join(char if char.isalnum() or char in "._- " else "-" for char in name).strip(" .-")
     return kept[:80] or slugify(name)
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(str(path).encode("utf-8", "replace")).hexdigest()[:6]
 
 
 def open_canon(environment: Environment, settings: Settings, brain: Path) -> UnitFiles:
@@ -286,7 +281,7 @@ def _memory_files(
         for project in list_folder(config / "projects"):
             yield from _walked(Path(project.path, "memory"), f"@project/{project.name}/")
     for folder in _used_workspaces(environment, workspaces) if agent_files else ():
-        prefix = f"@workspace/{slugify(folder.name or 'root')}-{_digest(folder)}/"
+        prefix = f"@workspace/{slugify(folder.name or 'root')}-{content_hash(str(folder))[:6]}/"
         yield from ((f"{prefix}{name}", folder / name) for name in agent_files)
         if is_claude:
             yield from _walked(folder / ".claude" / "rules", f"{prefix}.claude/rules/")

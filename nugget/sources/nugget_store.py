@@ -16,7 +16,6 @@ Nothing is written unredacted, and nothing read is trusted: an invalid line is s
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -34,7 +33,7 @@ from nugget.infra.workspace import Workspace
 from nugget.models import Origin, Problem, SourceName, Unit
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, SessionRecord
 from nugget.sources import UnitFiles, UnitsRead, parse_record, parse_timestamp, read_lines, storable, text_of
-from nugget.text import is_name, map_texts, shorten
+from nugget.text import content_hash, is_name, map_texts, shorten
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -287,11 +286,7 @@ def _id_prefix(home: Path, record: SessionRecord, file: Path) -> str:
 
     own = beginning(file.stem)
     is_taken = any(beginning(other.stem) == own for other in session_files(home) if other != file)
-    return f"{own}{_hash(f'{record.workspace}/{record.session}')[:6]}" if is_taken else own
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return f"{own}{content_hash(f'{record.workspace}/{record.session}')[:6]}" if is_taken else own
 
 
 def _file_name(name: str) -> str:
@@ -299,7 +294,7 @@ def _file_name(name: str) -> str:
     if is_name(name):
         return name
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-") or "unnamed"
-    return f"{slug}-{_hash(name)[:4]}{_hash(name[::-1])[:4]}"
+    return f"{slug}-{content_hash(name)[:4]}{content_hash(name[::-1])[:4]}"
 
 
 def nugget_units(home: Path) -> UnitFiles:

@@ -10,7 +10,6 @@ first line names the rules used: `redact_again` applies stricter ones later.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -46,7 +45,7 @@ from nugget.sources import (
     split_locator,
 )
 from nugget.sources.condense import Exchange, cut_at_prompts
-from nugget.text import is_name, tracked
+from nugget.text import content_hash, is_name, tracked
 
 CLAUDE_CODE = claude_code.AGENT
 ALL_AGENTS = "all"
@@ -239,7 +238,7 @@ def find_log(environment: Environment, session_id: str) -> Log | None:
 def archive_file(home: Path, session_id: str) -> Path:
     """Return the path of an archived session; an id that is not a plain file name is replaced by its hash."""
     plain = is_name(session_id, signs="_-", most=100)
-    name = session_id if plain else hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    name = session_id if plain else content_hash(session_id)[:32]
     return home / "archive" / f"{name}{ARCHIVE_ENDING}"
 
 

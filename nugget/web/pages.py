@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import mimetypes
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -25,7 +24,7 @@ from nugget.app.sessions import list_sessions
 from nugget.errors import BrainError, ConflictError, NuggetError, ReviewError, TranscriptError, UsageError
 from nugget.models import KnowledgeType, Query
 from nugget.render import degraded_sentences, stale_words
-from nugget.text import parse_day, shorten
+from nugget.text import content_hash, parse_day, shorten
 from nugget.web import units
 from nugget.web.site import (
     ASSETS,
@@ -118,7 +117,7 @@ def asset(request: Request) -> Response:
 def pulse(site: Site, request: Request) -> Response:
     """Return the change tags, or 304 if the browser has them."""
     tags = browsing.pulse(site.session.ready())
-    mark = '"' + hashlib.sha256(repr(tags).encode()).hexdigest()[:16] + '"'
+    mark = f'"{content_hash(repr(tags))[:16]}"'
     if request.headers.get("if-none-match") == mark:
         return Response(status_code=304, headers={"etag": mark})
     return JSONResponse(tags, headers={"etag": mark})
@@ -131,7 +130,7 @@ def home(site: Site, request: Request) -> Response:
     proposals = site.proposals(brain)
     now = datetime.now(UTC)
     since = now.date() - _RECENT
-    cookie = f"nugget-visits-{hashlib.sha256(str(brain.path).encode()).hexdigest()[:8]}"
+    cookie = f"nugget-visits-{content_hash(str(brain.path))[:8]}"
     visits = _visits(request.cookies.get(cookie, ""), now)
     seen = datetime.fromtimestamp(visits[0], UTC).date() if visits[0] else since
     fresh, imported = site.once("fresh", f"{tags['index']} {seen}", lambda: browsing.newest(brain, since=seen))

@@ -6,7 +6,6 @@ Texts are untrusted: nothing in their HTML runs or loads.
 from __future__ import annotations
 
 import difflib
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from nugget.errors import NuggetError
 from nugget.models.sessions import said_how, standing
 from nugget.render import body_of, question_spans
 from nugget.render.json import without_secrets
-from nugget.text import ago, clean, counted, one_line, plain, shorten
+from nugget.text import ago, clean, content_hash, counted, one_line, plain, shorten
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -130,7 +129,7 @@ def comes_from_here(request: Request) -> bool:
 @cache
 def asset_hashes() -> dict[str, str]:
     """Return a short digest of each style sheet and script, by its name."""
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in ASSETS.iterdir()}
+    return {file.name: content_hash(file.read_bytes())[:12] for file in ASSETS.iterdir()}
 
 
 def _text(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -15,7 +14,7 @@ from nugget.app.sessions import find_session
 from nugget.errors import NuggetError, ReviewError
 from nugget.models import SourceName, Unit
 from nugget.render.json import without_secrets
-from nugget.text import clean, plain
+from nugget.text import clean, content_hash, plain
 from nugget.web.site import ErrorPage, Site, comes_from_here, link_to, render, sentence
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def _card(file: ProposedFile) -> tuple[ProposedFile, str, str, str, str]:
 
 def _digest(text: str) -> str:
     """Return a digest that ignores the line ends of browsers."""
-    return hashlib.sha256("\n".join(text.splitlines()).encode("utf-8", "replace")).hexdigest()[:16]
+    return content_hash("\n".join(text.splitlines()))[:16]
 
 
 def nearest(site: Site, request: Request) -> Response:

@@ -7,7 +7,6 @@ damaged one, or one of another version, is replaced by an empty one, which the n
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import secrets
 import sqlite3
@@ -23,6 +22,7 @@ from nugget.index.embedded.events import READ_TABLES, index_rows
 from nugget.index.embedded.units import meta
 from nugget.index.fulltext import said_parts
 from nugget.infra import files
+from nugget.text import content_hash
 
 SCHEMA_VERSION = "10"
 """A file with another version is rebuilt, so every change of an .sql file here needs a new version.
@@ -179,7 +179,7 @@ def index_folder(brain: Path, environment: Environment) -> Path:
             return folder
     except OSError:
         pass
-    name = hashlib.sha256(os.fsencode(brain.resolve())).hexdigest()[:16]
+    name = content_hash(os.fsencode(brain.resolve()))[:16]
     folder = environment.home / "indexes" / name
     files.private_folder(folder)
     return folder
@@ -217,7 +217,7 @@ def open_read_only(home: Path) -> sqlite3.Connection | None:
 
 def memory_index_file(home: Path, identity: str) -> Path:
     """Return the path of the index of an identity's memory, which no other identity's query can reach."""
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]  # Zealot and zealot differ, on any file system
+    digest = content_hash(identity)[:8]  # Zealot and zealot differ, on any file system
     return home / "memory-indexes" / f"{identity}-{digest}.db"
 
 

@@ -28,7 +28,7 @@ from nugget.index.embedded.connection import connect, remove_database, write_tra
 from nugget.index.fulltext import pieces
 from nugget.infra import files
 from nugget.markdown import body_below_title
-from nugget.text import on_progress, slugify
+from nugget.text import content_hash, on_progress, slugify
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Embedder, Vector
@@ -156,7 +156,7 @@ def embed_missing(connection: sqlite3.Connection, *, embedder: Embedder, cache_f
 def open_cache(folder: Path, model: str) -> sqlite3.Connection:
     """Open the cache of a model's vectors by the SHA-256 of their text; losing it costs only time."""
     files.private_folder(folder)
-    file = folder / f"{slugify(model, max_chars=40)}-{hashlib.sha256(model.encode()).hexdigest()[:8]}.db"
+    file = folder / f"{slugify(model, max_chars=40)}-{content_hash(model)[:8]}.db"
     connection = connect(file)
     try:
         connection.execute("PRAGMA journal_mode = WAL")

