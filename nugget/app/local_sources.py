@@ -25,6 +25,7 @@ from nugget.index.embedded.connection import open_home, open_memory
 from nugget.index.embedded.events import underived_sessions
 from nugget.index.embedded.ingest import changed_logs, ingest_all, is_outdated
 from nugget.index.embedded.sync import SyncResult, document_changes, pending_changes, sync_documents, sync_provenance
+from nugget.index.embedded.units import meta
 from nugget.index.embedded.vectors import any_missing, embed_missing
 from nugget.infra import files, git
 from nugget.infra.workspace import find_workspace
@@ -125,7 +126,7 @@ def _refresh_local(
         if len(changes[0]) > INLINE_FILES:
             waiting[SourceName.CANON] = number
         elif number:
-            is_ready = embedder and number <= _WITH_VECTORS and _model_of(connection) == embedder.model
+            is_ready = embedder and number <= _WITH_VECTORS and meta(connection, "embedding_model") == embedder.model
             sync_documents(canon, connection, embedder=embedder if is_ready else None, changes=changes)
             if embedder and is_ready:
                 embed_missing(connection, embedder=embedder, cache_folder=home / "embeddings")
@@ -197,7 +198,7 @@ def open_memory_of(brain: Brain, identity: str) -> Index:
     source = memory_of(identity, environment, redact=redacting(settings), brain=brain.path, workspaces=workspaces)
     with closing(open_memory(environment.home, identity)) as connection:
         changes = document_changes(source, connection)
-        if any(changes[:2]) or (embedder and _model_of(connection) != embedder.model):
+        if any(changes[:2]) or (embedder and meta(connection, "embedding_model") != embedder.model):
             sync_documents(source, connection, embedder=embedder, changes=changes)
             if embedder:
                 embed_missing(connection, embedder=embedder, cache_folder=environment.home / "embeddings")
@@ -219,8 +220,3 @@ def sync_in_background(brain: Brain, *, source: str = "brain") -> bool:
     finally:
         os.close(lock)
     return True
-
-
-def _model_of(connection: sqlite3.Connection) -> str | None:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'embedding_model'").fetchone()
-    return None if row is None else str(row[0])

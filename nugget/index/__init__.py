@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import date
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from nugget.index.fulltext import Terms, parts_of
@@ -161,6 +162,8 @@ class IndexReader(Protocol):
 
     def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
         """Return the ids with a prefix and their titles; with `whole`, the refs, which name the source."""
+        rows = self.listed("source || ':' || id, title" if whole else "id, title", Filter(), "1")
+        return list(islice(((name, title) for name, title in rows if name.startswith(prefix)), limit))
 
     def edges(self, keys: Sequence[int]) -> list[Edge]:
         """Return the relations of these units, in both directions."""
@@ -208,9 +211,6 @@ def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
     if filter_.until:
         conditions.append(f"{CHANGED} BETWEEN '0' AND ?")
         parameters.append(filter_.until.isoformat())
-    if filter_.min_confidence > 0:
-        conditions.append("u.confidence >= ?")
-        parameters.append(filter_.min_confidence)
     if filter_.match:
         conditions.append("u.key IN (SELECT rowid FROM units_fts WHERE units_fts MATCH ?)")
         parameters.append(filter_.match)

@@ -202,7 +202,6 @@ class Filter:
     sessions: tuple[str, ...] = ()
     since: date | None = None
     until: date | None = None
-    min_confidence: float = 0.0
     match: str = ""
 
     def named(self) -> dict[str, object]:

@@ -41,7 +41,7 @@ NOW, LOAD_S = datetime(2026, 11, 20, tzinfo=UTC), os.environ.get("NUGGET_TEAM_LO
 FILTERS = (
     Filter(), Filter(types=("decision", "playbook")), Filter(domains=("coding",)), Filter(tags=("Redis",)),
     Filter(paths=("domains/coding",)), Filter(since=date(2026, 3, 1), until=date(2026, 6, 1)),
-    Filter(min_confidence=0.85), Filter(types=("no-such-type",)),
+    Filter(types=("no-such-type",)),
 )  # fmt: skip
 QUERIES = (
     "connection pool", '"connection pool"', "conn* AND pool", "cache NOT redis", "(cache OR queue) AND retry",

@@ -294,12 +294,6 @@ class Index(IndexReader):
         sql = f"SELECT {columns} FROM units u WHERE {conditions or 'true'} ORDER BY {order} LIMIT ?"
         return self.connection.execute(sql, (*parameters, -1 if limit is None else limit))
 
-    def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
-        """Return the ids with a prefix and their titles; with `whole`, the refs, which name the source."""
-        name = "source || ':' || id" if whole else "id"
-        sql = f"SELECT {name}, title FROM units WHERE substr({name}, 1, ?) = ? ORDER BY 1 LIMIT ?"
-        return self.connection.execute(sql, (len(prefix), prefix, limit)).fetchall()
-
     def edges(self, keys: Sequence[int]) -> list[Edge]:
         """Return the relations of these units, in both directions."""
         ends = (

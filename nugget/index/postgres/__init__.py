@@ -265,15 +265,6 @@ class PostgresIndex(Transactions, IndexReader):
         rows = self._rows(statement, key=unit_key)
         return np.array(json.loads(rows[0][0]), dtype="<f4") if rows else None
 
-    def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
-        """Return the ids with a prefix and their titles; with `whole`, the refs, which name the source."""
-        name = "source || ':' || id" if whole else "id"
-        rows = self._rows(
-            f"SELECT {name}, title FROM nugget.units WHERE space = %(space)s AND starts_with({name}, %(prefix)s) "
-            "ORDER BY 1 LIMIT %(limit)s", prefix=prefix, limit=limit,
-        )  # fmt: skip
-        return [(ref, title) for ref, title in rows]
-
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Rows:
         """Return columns of the units `u` that pass a filter; `columns` and `order` are trusted SQL."""
         order = order.replace("max(", "greatest(")
