@@ -6,6 +6,7 @@ The gateway module of each third-party package translates its exceptions into th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 
 class NuggetError(Exception):
@@ -77,3 +78,12 @@ def reason_of(error: Exception) -> str:
         return str(error)
     said = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
     return f"cannot be read ({' '.join(said.split())[:200]})"
+
+
+def require_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise UsageError for the first of these names that is not known."""
+    listed = list(known)
+    if unknown := next((name for name in names if name not in listed), None):
+        raise UsageError(
+            f"There is no {what} {unknown[:80]!r}.", hint=f"{what.capitalize()}s are: {', '.join(listed)}."
+        )

@@ -19,12 +19,21 @@ from nugget import evaluation
 from nugget.brain.checks import read_golden
 from nugget.brain.filing import forgotten
 from nugget.capture.ledger import declared_id
-from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, ReviewError, UsageError, reason_of
+from nugget.errors import (
+    EmbeddingUnavailable,
+    IndexUnavailable,
+    NuggetError,
+    ReviewError,
+    UsageError,
+    reason_of,
+    require_known,
+)
 from nugget.evaluation import query_log
 from nugget.index import IndexReader
 from nugget.index.embedded.connection import Unusable, discard_damaged, find_damage, is_damage
 from nugget.infra import files
 from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
+from nugget.models.nuggets import TYPES
 from nugget.sources.sessions import read_any
 from nugget.upkeep import brain_for_session, usable_brains
 
@@ -45,10 +54,11 @@ NEIGHBOURS = 5
 def checked(question: Query | str, usual: Query) -> Query:
     """Return a validated query with the defaults of `usual`.
 
-    Raises UsageError for an invalid source or depth, and for a number below 1.
+    Raises UsageError for an unknown source, type or depth, and for a number below 1.
     """
     query = Query(question) if isinstance(question, str) else question
     given = query.filter
+    require_known("type", given.types, TYPES)
     return replace(
         query,
         text=query.text.encode("utf-8", "replace").decode("utf-8"),  # lone surrogates cannot be stored
@@ -68,8 +78,7 @@ def checked(question: Query | str, usual: Query) -> Query:
 
 def source_names(names: Sequence[SourceName | str]) -> tuple[SourceName, ...]:
     """Return the sources with these names. Raises UsageError for an unknown one."""
-    if unknown := [name for name in names if name not in list(SourceName)]:
-        raise UsageError(f"There is no source {unknown[0]!r}.", hint=f"Sources are: {', '.join(SourceName)}.")
+    require_known("source", names, SourceName)
     return tuple(map(SourceName, names))
 
 
@@ -81,10 +90,8 @@ def _at_least_one(name: str, value: int | None) -> int | None:
 
 def depth_named(depth: Depth | str) -> Depth:
     """Return the depth with this name. Raises UsageError for an unknown one."""
-    try:
-        return Depth(depth)
-    except ValueError:
-        raise UsageError(f"There is no depth {depth!r}.", hint=f"Choose one of: {', '.join(Depth)}.") from None
+    require_known("depth", [depth], Depth)
+    return Depth(depth)
 
 
 def join(brain: Brain) -> Brain:

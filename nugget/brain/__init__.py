@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nugget import config
 from nugget.brain import knowledge_file as knowledge
-from nugget.errors import BrainError, KnowledgeError, NuggetError, UsageError, reason_of
+from nugget.errors import BrainError, KnowledgeError, NuggetError, UsageError, reason_of, require_known
 from nugget.infra import git
 from nugget.infra.files import resource
 from nugget.models import FileState, KnowledgeType, Problem, Unit
@@ -165,8 +165,7 @@ def _look(file: str) -> os.stat_result:
 
 def unit_path(unit_type: str, domain: str, slug: str) -> str:
     """Return the path of a unit: `domains/<domain>/<type>s/<slug>.md`. Raises UsageError for invalid parts."""
-    if unit_type not in list(KnowledgeType):
-        raise UsageError(f"There is no type {unit_type!r}.", hint=f"The types are {', '.join(KnowledgeType)}.")
+    require_known("type", [unit_type], KnowledgeType)
     if not knowledge.is_id(f"{unit_type}/{slug}"):
         raise UsageError(f"{slug!r} cannot be the name of a unit.", hint="Use letters, digits and `-`.")
     return f"domains/{validate_domain(domain)}/{unit_type}s/{slug}.md"

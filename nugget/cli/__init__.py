@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from importlib import import_module
@@ -213,14 +213,6 @@ def words(given: Sequence[str], what: str) -> str:
 def listed(values: Sequence[str] | None) -> tuple[str, ...]:
     """Return the values of an option that may be repeated and may hold several, separated by commas."""
     return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
-
-
-def types_among(known: Iterable[str], values: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the types that --type names. Raises UsageError for an unknown one."""
-    types = tuple(value.lower() for value in listed(values))
-    if unknown := next((value for value in types if value not in [*known]), None):
-        raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(known)}.")
-    return types
 
 
 def day(text: str | None) -> date | None:

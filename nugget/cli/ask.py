@@ -26,7 +26,6 @@ from nugget.cli import (
     print_json,
     refresh,
     show,
-    types_among,
     words,
 )
 from nugget.config import current_folder, read_environment
@@ -240,7 +239,7 @@ def _filter(
 ) -> Filter:  # fmt: skip
     return Filter(
         sources=brains.source_names([name.lower() for name in listed(sources)]),
-        types=types_among(TYPES, types),
+        types=tuple(name.lower() for name in listed(types)),
         domains=listed(domains),
         tags=listed(tags),
         since=day(since),

@@ -18,7 +18,7 @@ from nugget.cli import BrainOption, JsonOption, day, listed, open_brain, progres
 from nugget.cli import doctor as checks
 from nugget.cli import status as states
 from nugget.config import current_folder, expanded
-from nugget.errors import GitError, NuggetError, UsageError
+from nugget.errors import GitError, NuggetError, UsageError, require_known
 from nugget.models import SourceName
 from nugget.render.terminal import note, put_report
 from nugget.text import DATE_FORMS, counted
@@ -75,8 +75,7 @@ def _chosen(given: Sequence[str] | None) -> tuple[SourceName, ...]:
     every = tuple(name for name in SourceName if name is not SourceName.MEMORY)
     chosen: list[SourceName] = []
     for name in (part.lower() for part in listed(given)):
-        if name != "machine" and name not in every:
-            raise UsageError(f"There is no source {name!r} to sync.", hint=f"Sources are: {', '.join(every)}.")
+        require_known("source", [name], ("machine", *every))
         chosen += every[1:] if name == "machine" else [SourceName(name)]
     return tuple(dict.fromkeys(chosen)) or every
 

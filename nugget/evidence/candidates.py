@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nugget.errors import UsageError
+from nugget.errors import require_known
 from nugget.index.embedded import events as store
 from nugget.index.embedded.events import LogSession
 from nugget.index.fulltext import STOP_WORDS, question_words
@@ -125,8 +125,7 @@ def known_intent(name: str | None, query: str) -> str:
     """
     if not name:
         return next((intent for intent, words in _KEYWORDS.items() if words.search(query)), "general")
-    if name not in PROFILES:
-        raise UsageError(f"There is no intent {name[:40]!r}.", hint=f"Intents are: {', '.join(INTENTS)}.")
+    require_known("intent", [name], INTENTS)
     return name
 
 

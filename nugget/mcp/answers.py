@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from nugget.errors import BrainError, NuggetError, UsageError
+from nugget.errors import BrainError, NuggetError, UsageError, require_known
 from nugget.models import Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES, NuggetType
 from nugget.render import MAX_CHARS, ORDERS, bundle_markdown, fenced, provenance_markdown
@@ -34,8 +34,7 @@ def answer(session: AgentSession, question: Query, *, ref: str | None = None) ->
         return fenced(head, clean(_text_of(shown)), len(head) + _budget(question) * CHARS_PER_TOKEN)
     if not question.text.strip():
         raise UsageError("task_description is empty.", hint="Say in a sentence what you are about to do.")
-    if unknown := [name for name in question.filter.types if name not in TYPES]:
-        raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(TYPES)}.")
+    require_known("type", question.filter.types, TYPES)
     return _answer_question(session, question)
 
 

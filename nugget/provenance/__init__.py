@@ -10,7 +10,7 @@ from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 
-from nugget.errors import UsageError
+from nugget.errors import UsageError, require_known
 from nugget.index.embedded import Index, read_home
 from nugget.index.embedded import provenance as stored
 from nugget.index.embedded.connection import Unusable, open_home
@@ -42,9 +42,7 @@ _NAMED_DEFINITIONS = 5
 
 def nugget_types(names: Sequence[str]) -> tuple[NuggetType, ...]:
     """Return types of nuggets by name. Raises UsageError for one that does not exist."""
-    if unknown := [name for name in names if name not in list(NuggetType)]:
-        hint = f"Types are: {', '.join(NuggetType)}."
-        raise UsageError(f"There is no type {unknown[0]!r} of nuggets.", hint=hint)
+    require_known("type", names, NuggetType)
     return tuple(map(NuggetType, names))
 
 
