@@ -12,8 +12,8 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_565,
-    "lines of a file": 391,
+    "lines": 42_513,
+    "lines of a file": 388,
     "classes": 212,
     "re.compile": 131,
     "lines of tests": 19_974,  # with the fault laboratory
