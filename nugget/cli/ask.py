@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -142,38 +142,48 @@ def ask(
             depth=depth, explain=explain,
         )  # fmt: skip
         behind = refresh(opened, filter_.sources or tuple(SourceName), is_quiet=as_json)
-        latest = ""
-        if filter_.is_empty and not (more or identity):
-            room = (budget or opened.settings.retrieval_budget_tokens) * CHARS_PER_TOKEN
-            read = logs.Logs(environment=opened.environment, settings=opened.settings)
-            latest = read.latest_sessions(current_folder(), text, max_chars=room)
+        latest = _latest_sessions(opened, text, budget) if filter_.is_empty and not (more or identity) else ""
         bundle = opened.ask(query, fresh=False, reranker=None if no_llm or latest else opened.reranker(llm))
         bundle = _with_degraded(bundle, behind, "no_llm" if as_json and not llm else "")
         if as_json:
             print_json(bundle_json(replace(bundle, answer=latest) if latest else opened.answer(bundle, llm)))
-            return
-        if latest:
+        elif latest:
             with paged(is_wanted=pager):
                 put_report("latest", text=latest)
-            return
-        written = ""
-        try:  # the answer is streamed; if the LLM fails, the passages stand in
-            for part in opened.stream_answer(bundle, llm) if llm and bundle.hits and not bundle.weak else ():
-                written += part
-                console().print(clean(part), end="")
-        except LLMUnavailable as error:
-            if written:
-                lost = "The answer broke off here. The passages it was being written from:"
-                put(f"\n\n{lost}\n", style="yellow")
-            bundle, written = _with_degraded(bundle, f"no_answer: {error}"), ""
-        if not written:
-            with paged(is_wanted=pager):
-                put_report("answer", bundle=bundle, explain=explain)
-            return
-        put("")
-        cited, by_name = opened.citations(written, bundle), {hit.name: hit for hit in bundle.hits}
-        shown = [by_name[name] for name in cited] or bundle.hits
-        put_report("sources", hits=shown, cited=cited, bundle=bundle, explain=explain)
+        else:
+            parts = opened.stream_answer(bundle, llm) if llm and bundle.hits and not bundle.weak else ()
+            _show_answer(opened, bundle, parts, pager=pager, explain=explain)
+
+
+def _latest_sessions(opened: Brain, text: str, budget: int | None) -> str:
+    room = (budget or opened.settings.retrieval_budget_tokens) * CHARS_PER_TOKEN
+    read = logs.Logs(environment=opened.environment, settings=opened.settings)
+    return read.latest_sessions(current_folder(), text, max_chars=room)
+
+
+def _show_answer(opened: Brain, bundle: Bundle, parts: Iterable[str], *, pager: bool, explain: bool) -> None:
+    """Stream the parts of a written answer and list its sources; without parts, or if they fail, show the passages."""
+    written = ""
+    try:
+        for part in parts:
+            written += part
+            console().print(clean(part), end="")
+    except LLMUnavailable as error:
+        if written:
+            put("\n\nThe answer broke off here. The passages it was being written from:\n", style="yellow")
+        bundle, written = _with_degraded(bundle, f"no_answer: {error}"), ""
+    if not written:
+        with paged(is_wanted=pager):
+            put_report("answer", bundle=bundle, explain=explain, is_empty=_is_empty(opened, bundle))
+        return
+    put("")
+    cited, by_name = opened.citations(written, bundle), {hit.name: hit for hit in bundle.hits}
+    shown = [by_name[name] for name in cited] or bundle.hits
+    put_report("sources", hits=shown, cited=cited, bundle=bundle, explain=explain)
+
+
+def _is_empty(opened: Brain, bundle: Bundle) -> bool:
+    return not (bundle.hits or opened.index.has_source(SourceName.BRAIN))
 
 
 def _with_degraded(bundle: Bundle, *names: str) -> Bundle:
@@ -222,6 +232,7 @@ def search(
         )
         behind = refresh(opened, filter_.sources or tuple(SourceName), is_quiet=quiet)
         bundle = opened.related(asked, fresh=False) if related else opened.search(asked, fresh=False)
+        is_empty = _is_empty(opened, bundle)
     bundle = _with_degraded(bundle, behind)
     if as_json:
         print_json(bundle_json(bundle))
@@ -230,7 +241,7 @@ def search(
             typer.echo(clean(hit.ref))
     else:
         with paged(is_wanted=pager):
-            put_report("results", bundle=bundle, explain=explain)
+            put_report("results", bundle=bundle, explain=explain, is_empty=is_empty)
 
 
 def _filter(

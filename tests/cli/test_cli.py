@@ -60,8 +60,7 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(nu
     def in_use(*flags: str | Path) -> str:
         return Path(nugget(*flags, "status", "--json").json["brain"]).name
 
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
+    (elsewhere := tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(elsewhere)
     assert in_use() == "usual"
     monkeypatch.chdir(tmp_path / "flagged" / "evals")
@@ -130,8 +129,7 @@ def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget, a
 @pytest.mark.proves("CLI-UNKNOWN")
 def test_where_nothing_matches_ask_says_so_and_what_to_do(nugget, words):
     shown = nugget("ask", "--no-llm", "xylophone")
-    assert shown.code == 0
-    assert shown.out.startswith("Nothing matches.\nTry other words.")
+    assert shown.code == 0 and shown.out.startswith("Nothing matches.\nTry other words.")
 
 
 @pytest.mark.proves("CLI-BEHIND", "CLI-DEGRADED", "SYNC-INLINE")
@@ -165,12 +163,11 @@ def judged(count: int = 30) -> Message:
 def test_with_an_llm_the_answer_is_written_and_its_sources_are_named(nugget, asked, claude):
     claude.script(judged(), text("Persist the key first [pattern/retry-with-idempotency]. Not [pattern/made-up]."))
     shown = nugget("--brain", asked, "ask", "how do we retry payments")
-    assert shown.code == 0
     answer, _, sources = shown.out.partition("\n\nSources\n")
     assert answer == "Persist the key first [pattern/retry-with-idempotency]. Not [pattern/made-up]."
     assert sources.startswith("   Retry with Idempotency Keys  pattern/retry-with-idempotency  pattern · coding")
     assert "made-up" not in sources and "no LLM" not in sources
-    assert claude.requests[-1].streams
+    assert shown.code == 0 and claude.requests[-1].streams
 
 
 @pytest.mark.proves("CLI-ANSWER", "CLI-DEGRADED", "LLM-STREAM")
@@ -180,11 +177,9 @@ def test_when_the_llm_fails_the_passages_stand_in(nugget, asked, claude):
     assert shown.code == 0 and shown.out.startswith("1. Cache Invalidation\n")
     assert "the re-ranker failed, so the order is the local one" in shown.out
     assert "the LLM could not write an answer" in shown.out
-
     claude.script(judged(), text("The first words of an answer that was cut", cut_after=24))
     cut = nugget("--brain", asked, "ask", "cache invalidation")
-    assert cut.code == 0
-    assert cut.out.startswith("The first words") and "The answer broke off here." in cut.out
+    assert cut.code == 0 and cut.out.startswith("The first words") and "The answer broke off here." in cut.out
     assert "1. Cache Invalidation" in cut.out
 
 
@@ -214,11 +209,9 @@ def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget, words):
     assert nugget("get", unit_id, "--json").json["tags"] == ["animals", "jaws"]
     assert nugget("get", unit_id).out.count("Quokkas smile because of their jaws") == 1
     assert git.uncommitted_paths(words) == []
-
     moved = nugget("mv", unit_id, "--domain", "zoology/marsupials", "--name", "quokka-jaws")
     golden("mv", moved.out)
     assert nugget("search", "quokkas", "-q").out == "brain:pattern/quokka-jaws\n"
-
     gone = nugget("forget", "pattern/quokka-jaws")
     golden("forget", gone.out, Path.home())
     assert nugget("search", "quokkas", "-q").out == ""
@@ -246,9 +239,9 @@ def test_init_makes_a_brain_that_is_asked_from_anywhere(nugget, tmp_path, monkey
     assert git.head(folder) and load_settings(read_environment(), folder).owner == "Test Person"
     assert git.run(folder, "remote", "get-url", "origin") == b"https://git.example.invalid/brain.git\n"
     monkeypatch.chdir(tmp_path)
+    assert all("The brain holds no knowledge yet." in nugget(name, "hippo").out for name in ("ask", "search"))
     add_first_units(folder)
     assert "pattern/expand-then-contract" in nugget("ask", "--no-llm", "change an interface without breaking").out
-
     head = git.head(folder)
     assert nugget("init", folder).out.startswith(f"The brain is there already: {folder}\n") and git.head(folder) == head
 
