@@ -126,14 +126,14 @@ def _check_git(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
 
 
 def _check_index(seen: dict[str, Any], environment: Environment) -> Iterator[Finding]:
-    state, file = seen["index"], index_file(Path(seen["brain"]), environment)
+    state = seen["index"]
     if state["state"] == "absent":
         yield _good("index", "none yet; the first question builds it")
     elif state["state"] == "outdated":
         yield _odd("index", state["reason"], "nugget sync")
     elif state["state"] == "unusable":
-        yield _wrong("index", state["reason"] or "it cannot be used", "nugget rebuild")
-    elif damage := find_damage(file) if file else None:
+        yield _wrong("index", state["reason"] or "it cannot be used", state["hint"])
+    elif (file := index_file(Path(seen["brain"]), environment)) and (damage := find_damage(file)):
         yield _wrong("index", f"it is damaged ({damage})", "nugget rebuild")
     elif state["behind"]:
         yield _good("index", f"the next question indexes {counted(state['behind'], 'changed file')}")

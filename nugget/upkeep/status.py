@@ -20,7 +20,7 @@ from nugget.capture.review import proposals
 from nugget.config import Environment, Settings, read_brain_file
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index.embedded import Index
-from nugget.index.embedded.connection import OTHER_VERSION, empty_home, index_folder, open_read_only
+from nugget.index.embedded.connection import Unusable, empty_home, index_folder, open_read_only
 from nugget.index.embedded.ingest import changed_logs
 from nugget.index.embedded.sync import document_changes
 from nugget.index.embedded.units import file_marks, file_states
@@ -82,11 +82,16 @@ def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any],
 
     The state is `ready`, `behind` by a number of files, `absent`, `outdated` or `unusable`.
     """
-    file, sizes = index_file(brain, environment), dict.fromkeys(("units", "chunks", "vectors", "relations", "files"), 0)
+    sizes = dict.fromkeys(("units", "chunks", "vectors", "relations", "files"), 0)
     known: dict[str, Any] = {
         "state": "absent", "reason": "there is no index yet", "behind": 0, **sizes, "bytes": 0, "model": None,
-        "model_problem": None, "vector_search": None, "problems": [],
+        "model_problem": None, "vector_search": None, "problems": [], "hint": "nugget rebuild",
     }  # fmt: skip
+    try:
+        file = index_file(brain, environment)
+    except OSError as error:
+        reason = f"there is none, and {error.filename} cannot be made ({error.strerror})"
+        return known | {"state": "unusable", "reason": reason, "hint": f"make {brain} writable"}, None
     if file is None or not file.is_file():
         paths = [*knowledge_paths(brain)]
         late = [*_times(brain / path for path in paths)]
@@ -106,7 +111,8 @@ def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any],
                 "vector_search": index.vector_search if index.embedding_model else None,
             }, row | {"embedding": embedding_under_way(file.with_name("embeddings"))}  # fmt: skip
     except (IndexUnavailable, sqlite3.DatabaseError) as error:
-        return known | {"state": "outdated" if str(error) == OTHER_VERSION else "unusable", "reason": str(error)}, None
+        is_outdated = isinstance(error, Unusable) and error.is_outdated
+        return known | {"state": "outdated" if is_outdated else "unusable", "reason": str(error)}, None
 
 
 def team_status(brain: Path, settings: Settings, environment: Environment) -> dict[str, Any] | None:
@@ -206,11 +212,9 @@ def _times(paths: Iterable[Path]) -> Iterator[int]:
 
 
 def index_file(brain: Path, environment: Environment) -> Path | None:
-    """Return the path of the index without creating its folder; None before the first sync, or if none can be made."""
-    if (brain / ".nugget").is_dir() or not os.access(brain, os.W_OK):
-        with suppress(OSError):
-            return index_folder(brain, environment) / "index.db"
-    return None
+    """Return the path of the index, None before the first sync. Raises OSError if its folder cannot be made."""
+    is_built = (brain / ".nugget").exists() or not os.access(brain, os.W_OK)
+    return index_folder(brain, environment) / "index.db" if is_built else None
 
 
 def _git_status(brain: Path) -> dict[str, Any] | None:

@@ -30,7 +30,6 @@ SCHEMA_VERSION = "10"
 There are no migrations, because nothing lives only in the index.
 """
 
-OTHER_VERSION = "the index was made by another version of Nugget"
 _BUSY_TIMEOUT_S = 15
 _MMAP_BYTES = 1 << 31
 _PAGE_BYTES = 1 << 13
@@ -39,7 +38,9 @@ _HOME_SCHEMAS = ("provenance.sql", "events.sql")
 
 
 class Unusable(IndexUnavailable):
-    """The index file must be rebuilt: it is missing, corrupt, foreign or has another schema."""
+    """The index file must be rebuilt: it is missing, corrupt, foreign, or `is_outdated`: of another version."""
+
+    is_outdated = False
 
 
 def connect(file: Path | str) -> sqlite3.Connection:
@@ -102,7 +103,9 @@ def open_existing(file: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH 'x'").fetchone()
         if meta(connection, "schema_version") != SCHEMA_VERSION:
-            raise Unusable(OTHER_VERSION)
+            error = Unusable("the index was made by another version of Nugget")
+            error.is_outdated = True
+            raise error
     except sqlite3.Error as error:
         connection.close()
         if "locked" in str(error) or "readonly" in str(error):

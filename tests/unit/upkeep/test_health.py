@@ -79,6 +79,11 @@ def test_each_fault_is_told_with_its_next_step(words, nugget, isolated_home):
     assert found["capture"]["state"] == "error" and found["capture"]["next_step"] == "nugget capture --retry"
     assert "the disk was full" in found["capture"]["said"]
     assert nugget("doctor").code == 1
+    shutil.rmtree(words / ".nugget")
+    for place in (words / ".nugget", isolated_home / ".nugget/indexes"):
+        place.write_text("in the way")
+    found = findings(words)["index"]
+    assert found["next_step"] == f"make {words} writable" and "indexes cannot be made" in found["said"]
 
 
 @pytest.mark.proves("HEALTH-KEY", "CLI-ERRORS")
@@ -93,8 +98,7 @@ def test_a_key_is_told_to_be_there_and_never_shown(words, nugget, monkeypatch):
 
 @pytest.mark.proves("HEALTH-SOURCES")
 def test_what_waits_in_any_source_is_said_by_status_and_doctor(words, nugget, tmp_path, monkeypatch):
-    canon = tmp_path / "handbook"
-    canon.mkdir()
+    (canon := tmp_path / "handbook").mkdir()
     for number in range(3):
         (canon / f"{number}.md").write_text(f"# Page {number}\n\nThe walrus sleeps.\n")
     monkeypatch.setenv("NUGGET_CANON_FOLDERS", str(canon))
