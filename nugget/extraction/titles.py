@@ -48,9 +48,10 @@ _WHICH = any_of(
 )
 _EITHER = any_of(r",? or (?:would you (?:prefer|rather|like)|should (?:i|we)|do you prefer) (?:the )?")
 _ASIDE = re.compile(
-    r"\s+\((?:[^()]|\([^()]*\))*\)|\s[—–]\s[^—–]+\s[—–](?=\s)|,\s(?:which|who|whose|where)\s[^,;:]+,(?=\s)"
+    r"(`[^`]*`)|\s+\((?:[^()]|\([^()]*\))*\)|\s[—–]\s[^—–]+\s[—–](?=\s)"
+    r"|,\s(?:which|who|whose|where)\s[^,;:]+,(?=\s)"
 )
-"""Asides in brackets, between dashes, or between commas."""
+"""Asides in brackets, between dashes, or between commas; or inline code, which has none."""
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
 _CODE_FIRST = re.compile(
     r"`|[a-z][\w .-]{0,20}[\u3040-\u9fff]|(?!(?:in|on|re|first|non|pre|per|up|off|self|multi|read|write|run|end"
@@ -224,11 +225,12 @@ def title_of(text: str, context: str = "") -> str:
     if _ASKS.search(text):
         return ""
     whole = _ends(_LINES.sub("", text))
-    uncut = (whole, _ends(_ASIDE.sub("", whole)))
+    uncut = (whole, _ends(_ASIDE.sub(r"\1", whole)))
     for part, said in ((one, form(one)) for form in (_ends, _tight) for one in _shorter(whole)):
         if len(said) + len(WIDE.findall(said)) < 12 or len(said) > TITLE_CHARS or _CHAT.match(said):
             continue
-        if _is_closed(said) and (part in uncut or _is_whole(said, context or text)) and stands_alone(said, context):
+        is_cut_well = part in uncut or (not part.count("`") % 2 and _is_whole(said, context or text))
+        if is_cut_well and _is_closed(said) and stands_alone(said, context):
             return capitalised(said)
     return ""
 
@@ -241,7 +243,7 @@ def _tight(said: str) -> str:
 
 def _shorter(text: str) -> Iterator[str]:
     """Yield a sentence, then shorter forms without asides, label, trailing clauses and phrases."""
-    plain = _ends(_ASIDE.sub("", text))
+    plain = _ends(_ASIDE.sub(r"\1", text))
     yield from (text, plain)
     label, *rest = re.split(r":\s|：|\s[—–-]\s", plain, maxsplit=1)
     if rest and _is_closed(label) and _is_label(label) and is_statement(rest[0], text):

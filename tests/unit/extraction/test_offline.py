@@ -265,6 +265,9 @@ def test_an_accepted_offer_is_a_decision_about_the_file_that_was_changed_for_it(
         ("Move the keys to `vault/`, but don't copy any of the old ones into it - they were all leaked to a public log",
          "Move the keys to `vault/`, but don't copy any of the old ones into it"),
         ("`pip install -e .` 命令的作用是什么? 如何理解", ""),
+        ("Always run `make db (test, dev)` before the suite because it fails otherwise on the shared database",
+         "Always run `make db (test, dev)` before the suite"),
+        ("Never set `timeout = 30 because of X` in the production settings unless the gateway team agreed before", ""),
     ],
 )  # fmt: skip
 def test_a_title_is_one_whole_statement_without_what_leads_to_it_or_there_is_none(text, title):
