@@ -167,8 +167,7 @@ def waiting_in(brain: Brain) -> Iterator[tuple[Brain, list[ProposalBranch]]]:
 def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = None) -> Brain:
     """Return the brain that `brains.captures` names for sessions in a folder, or this one.
 
-    `folder` defaults to the transcript's. Raises NuggetError if the rule's brain cannot be used, so that its sessions
-    go nowhere else.
+    `folder` defaults to the transcript's. Raises NuggetError if the rule's brain cannot be used.
     """
     if brain.is_chosen or not brain.settings.brains_captures:
         return brain
@@ -183,8 +182,7 @@ def evaluate(
 ) -> tuple[dict[str, Any], dict[str, Any] | None, bool]:
     """Ask the golden questions without an LLM; return the run, the comparison, and whether it failed.
 
-    A run that is accepted, or is no worse than the last one, becomes the next baseline. Raises NuggetError if the named
-    baseline cannot be read.
+    A run that is accepted, or no worse than the last, becomes the next baseline. Raises NuggetError for a bad baseline.
     """
     (questions, problems), kept = read_golden(brain.path, golden), brain.index_folder / "evals" / "last.json"
     is_local = brain.settings.retrieval_reranker.startswith("cross-encoder:")

@@ -138,8 +138,7 @@ class Provenance:
         """Extract nuggets and file touches from new sessions of the workspace, from all, or from one.
 
         Returns the outcomes by session, how many files were changed by hand since, and the workspace.
-        `way` is one of `extraction.with`. Raises LLMUnavailable without the model that it names, TranscriptError for
-        an unknown session.
+        `way` is one of `extraction.with`. Raises LLMUnavailable without its model, TranscriptError without the session.
         """
         from nugget.provenance.extraction import Extractor, extract_sessions, note_tunings
 

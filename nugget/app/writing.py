@@ -198,8 +198,7 @@ def reject(brain: Brain, name: str | None = None, *, units: Sequence[str] | None
 def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> following.Followed | None:
     """Pull decisions from the remote, push what waits, and update the index.
 
-    Returns None without a remote, for a brain that is not trusted, and with `if_due` if this was done recently. Raises
-    GitError.
+    Returns None without a remote, for an untrusted brain, and with `if_due` if this was done recently. Raises GitError.
     """
     now, environment = datetime.now(UTC), brain.environment
     if not (git.is_repository(brain.path) and remotes.find_remote(brain.path) and is_trusted(environment, brain.path)):

@@ -1,7 +1,6 @@
 """The brain: a folder of knowledge files in git. Make one, walk it, read and write its files.
 
-Nothing here follows a path or a symbolic link out of the brain, and nothing overwrites a file that changed since it
-was read.
+Nothing here follows a path or link out of the brain, or overwrites a file that changed since it was read.
 """
 
 from __future__ import annotations

@@ -211,8 +211,7 @@ def _dumper() -> type[yaml.SafeDumper]:
 def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> list[str]:
     """Return the lines of frontmatter with one key set to a plain value; an empty value removes the key.
 
-    A key that already has the value is left alone. A comment after a value stays; a new key is inserted in the order
-    of KEYS.
+    A key that already has the value is left alone. A comment after a value stays; new keys are inserted as in KEYS.
     """
     found = _read(lines)
     key_node, node = found.get(key) or (next(iter(found.values()), (None,))[0], None)

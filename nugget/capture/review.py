@@ -114,8 +114,7 @@ class Decision:
 class Decided:
     """The result of `decide`: the branch and commit with the accepted units, and the files by outcome.
 
-    `pending` says what is left to do to bring remote and brain in line, and why; `closed` says how pull requests were
-    closed.
+    `pending` says what is left to do to align remote and brain, and why; `closed` says how pull requests were closed.
     """
 
     into: str = ""

@@ -84,8 +84,7 @@ def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def compare(run: Mapping[str, Any], baseline: Mapping[str, Any], *, threshold: float) -> dict[str, Any] | None:
     """Return the comparison with an earlier run over the questions in both, or None if they share none.
 
-    `regressed` names the metrics that fell by more than the threshold, `worse` and `better` the questions whose nDCG
-    changed.
+    `regressed` are metrics that fell by more than the threshold, `worse` and `better` questions whose nDCG changed.
     """
     rows = {row["key"]: row["metrics"] for row in baseline["results"]}
     shared = [one for one in run["results"] if one["expected"] and one["key"] in rows]

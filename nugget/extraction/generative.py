@@ -1,8 +1,7 @@
 """Extract knowledge and nuggets from a session with an LLM, window by window, within a cap on tokens and money.
 
 A unit or nugget is dropped if it quotes nothing verbatim from the session or is in another language (see replies.py).
-A malformed reply is requested once more, and its valid parts are kept. A path counts only if it is a file of the
-workspace.
+A malformed reply is requested once more, and its valid parts are kept. A path must be a file of the workspace.
 """
 
 from __future__ import annotations
@@ -252,8 +251,7 @@ def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any]
 def _joined(found: Sequence[Proposal], fresh: Proposal) -> list[Proposal]:
     """Return the proposals with a new one, which replaces those that it completes or takes back.
 
-    It inherits the evidence of a unit that it completes. It has no relations to units of its own session, since those
-    may be rejected.
+    It inherits the evidence of a unit that it completes, and has no relations to its session, which may be rejected.
     """
     replaced = {one.id for one in fresh.unit.related if one.relation is RelationType.SUPERSEDES} | {fresh.updates}
     known = {one.unit.id: one for one in found}

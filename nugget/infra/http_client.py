@@ -18,9 +18,8 @@ UNTRUSTED = "its certificate is not trusted{}; SSL_CERT_FILE can name the file o
 def send(url: str, body: object, headers: Mapping[str, str], *, until: float) -> tuple[int, bytes]:
     """Send a POST of bytes or JSON, or a GET for None; retry as the server asks while it is overloaded.
 
-    Returns the last status and reply. Raises TimeoutError at `until`, a value of time.monotonic;
-    ConnectionRefusedError if nothing could be sent, ConnectionError if the connection failed later, ValueError for a
-    reply without end.
+    Returns the last status and reply. Raises TimeoutError at `until`, a value of time.monotonic; ConnectionRefusedError
+    if nothing could be sent, ConnectionError if the connection failed later, ValueError for a reply without end.
     """
     import httpx
 

@@ -153,8 +153,7 @@ def find_remote(repo: Path) -> Remote | None:
 def default_branch(repo: Path, remote: Remote) -> str | None:
     """Return the remote's default branch, None if it has no commit. Raises GitError if it cannot be reached.
 
-    The HEAD of a repository made by `git init --bare` may name a branch that nobody has pushed; then `main` or the only
-    branch is taken.
+    The HEAD of a new bare repository may name a branch that nobody pushed; then it is `main` or the only branch.
     """
     listed = _talk(repo, remote, "ls-remote", "--symref", _upload_from(repo, remote), "--", remote.name, "HEAD")
     name = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listed, re.MULTILINE)
@@ -207,8 +206,7 @@ def _upload_from(repo: Path, remote: Remote) -> str:
 def _program(name: str, url: str, settings: tuple[Setting, ...] = ()) -> str:
     """Return the program that serves a remote, regardless of remote.<name>.uploadpack or receivepack.
 
-    If the remote is a folder, the program runs here, with that folder's configuration and hooks: git does not pass our
-    settings on to it.
+    For a folder it runs here, with that folder's configuration and hooks, since git does not pass our settings on.
     """
     is_folder = url.startswith("file://") or ":" not in url.split("/", 1)[0]
     hardened = (*HARDENED, *settings) if is_folder else ()

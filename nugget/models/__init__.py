@@ -174,8 +174,7 @@ class Unit:
 class Chunk:
     """The part of a unit that is indexed and matched; in a hit it has its own score.
 
-    `breadcrumb` is the heading path (`Title > H2 > H3`); `text` is the markdown without it; `position` counts from 0
-    within the unit.
+    `breadcrumb` is the heading path (`Title > H2`), `text` the markdown without it; `position` counts from 0.
     """
 
     breadcrumb: str

@@ -251,8 +251,7 @@ def is_symbol(name: str) -> bool:
 def find_definitions(checkout: Checkout, name: str, path: str | None = None) -> list[Definition]:
     """Return the definitions of a symbol in a file, below a folder, or (`path` None or empty) in the whole workspace.
 
-    A dotted name includes its parents: `Session.refresh`. Definitions are sorted by path and line; unparsable files
-    have none.
+    A dotted name includes its parents: `Session.refresh`. Sorted by path and line; unparsable files have none.
     """
     is_file, wanted = path and not checkout.is_folder(path), _parts(name)
     found: list[Definition] = []

@@ -131,8 +131,7 @@ def extract_captured(
 ) -> ExtractedSession | None:
     """Extract a captured session by the heuristics, and look for files changed by hand since.
 
-    Return None if `provenance` is switched off or the session cannot be read; errors of transcripts and disk are not
-    raised.
+    None if `provenance` is off or the session cannot be read; errors of transcripts and disk are not raised.
     """
     path, name = split_locator(transcript)
     file = describe_file(path, agent="claude-code", name=name or path.stem) if settings.provenance else None

@@ -84,8 +84,7 @@ def is_recall(event: Event) -> bool:
 def windows(session: Session, *, max_chars: int, output_chars: int = 1600) -> list[str]:
     """Return the whole session as texts of at most `max_chars` each, cut between exchanges if possible.
 
-    Output of commands, edits and results is limited to `output_chars` characters each. Edited files are named relative
-    to the session's folder.
+    Output, edits and results have at most `output_chars` characters each. Files are relative to the session's folder.
     """
     folder = f"{session.cwd}/" if session.cwd else ""
     cut: list[str] = []

@@ -38,8 +38,7 @@ _PACKED = b"\x1f\x8b"
 def repair(brain: Path, home: Path) -> list[str]:
     """Finish or drop interrupted changes, and remove stale locks, leftovers and damaged databases.
 
-    Returns a sentence for each repair, and for each that failed. Removed databases are derived: the next sync rebuilds
-    them.
+    Returns a sentence for each repair, and for each that failed. The next sync rebuilds removed databases.
     """
     messages: list[str] = []
     steps = [_leftovers(brain, home), _databases(brain, home)]

@@ -1,8 +1,7 @@
 """The page in the browser, `nugget web`: for one person, on this machine, on top of `nugget.Brain`.
 
 Other users and other pages can reach a loopback port too. So a browser needs a one-time key, which becomes a
-cookie, the Host must name this machine, only a POST from our own page changes anything, and no page loads anything
-from elsewhere.
+cookie, the Host must name this machine, only a POST from our own page changes anything, and pages load nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Provenance in the machine's index: nuggets, with their sessions and the files that those touched.
 
-Plain functions over a connection. Rows come from files of the store and go with them; callers that write hold a write
-transaction.
+Plain functions over a connection. Rows come and go with files of the store; callers hold a write transaction to write.
 """
 
 from __future__ import annotations

@@ -47,8 +47,7 @@ _RECALLED = -1
 class IngestRun:
     """An ingest: its connection and settings, and counts of logs and of `rows` by table.
 
-    `sessions` are the keys of those that gained rows. `is_busy` means that nothing was done, since another process is
-    reading.
+    `sessions` are the keys of those that gained rows. With `is_busy`, another process is reading and nothing was done.
     """
 
     connection: sqlite3.Connection

@@ -188,8 +188,7 @@ def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
 def last_commit_days(folder: Path) -> dict[str, date]:
     """Return the day of the last commit of each file below a folder, from the latest 3,000 commits.
 
-    Files with uncommitted changes are left out. Empty outside of a repository. Raises GitError if git is missing or
-    takes too long.
+    Files with uncommitted changes are left out. Empty outside of a repository. Raises GitError if git fails.
     """
     listing = ("-n3000", "--format=%x01%cs", "--name-only", "-z", "--relative", "--no-renames", "--", ".")
     log = start(folder, ("log", *listing), timeout_s=30)
