@@ -283,7 +283,7 @@ def _place(brain: KnownBrain, unit: Unit, proposal: Proposal, *, edits: bool) ->
         except KnowledgeError:  # only a person can edit its frontmatter
             notes.append(f"{twin.id} has to be edited by hand")
     if twin is not None:
-        if not _what_is_new(twin.body, unit):
+        if not _new_blocks(twin.body, unit):
             brain.drop(unit, f"{twin.id} says it already")
             return
         notes.append(f"much like {twin.id}" + (f" (similarity {score:.2f})" if score else ""))
@@ -353,7 +353,7 @@ def _add_to(brain: KnownBrain, twin: Unit, unit: Unit, reason: str, score: float
     known, text = brain.unit_at(twin.path or "", proposed=True)
     if known is None:
         brain.drop(unit, f"{twin.id} says the same, and its file cannot be edited")
-    elif not (added := _what_is_new(known.body, unit)):
+    elif not (added := _new_blocks(known.body, unit)):
         brain.drop(unit, f"{twin.id} says it already")
     else:
         heading = unit.title if unit.title != known.title else f"Seen again on {brain.today.isoformat()}"
@@ -376,7 +376,7 @@ def _mark_superseded(brain: KnownBrain, unit_id: str, by: Unit) -> None:
             brain.edit(known, known.path or "", marked, reason=reason, note=f"marked as {reason}")
 
 
-def _what_is_new(known_body: str, unit: Unit) -> str:
+def _new_blocks(known_body: str, unit: Unit) -> str:
     """Return the blocks of a unit's body that the known body does not already say."""
     known, known_words = re.split(r"\n\s*\n", known_body), _words(known_body)
     fresh: list[str] = []

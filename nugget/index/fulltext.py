@@ -242,7 +242,7 @@ def terms_of(vocabulary: Vocabulary, text: str) -> Terms:
         words[word] = vocabulary.beginning_with(word) if is_unspaced_character(word) else vocabulary.frequency(term)
         idfs[word] = inverse_frequency(chunks, words[word])
         if not words[word]:
-            for meant, its in vocabulary.tokens(_meant(vocabulary, word, term)):
+            for meant, its in vocabulary.tokens(_likely_meanings(vocabulary, word, term)):
                 words[meant], tokens[meant] = vocabulary.frequency(meant), its
     chosen = _affordable(words, chunks) if chunks > LARGE_INDEX_CHUNKS else _rare_enough(words, chunks)
     return Terms(words=tuple(chosen), match=match_any(chosen), idfs=idfs, tokens=tokens)
@@ -328,7 +328,7 @@ def is_guessed(term: str) -> bool:
     return len(term) >= _FEWEST_TYPED and term.isalpha()
 
 
-def _meant(vocabulary: Vocabulary, word: str, term: str) -> list[str]:
+def _likely_meanings(vocabulary: Vocabulary, word: str, term: str) -> list[str]:
     """Return the likely meanings of an unknown word: a similar term, else the parts of a compound."""
     if not is_guessed(term):
         return []

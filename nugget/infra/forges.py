@@ -90,7 +90,7 @@ class Forge(Protocol):
     def find_pull(self, branch: str) -> PullRequest | None:
         """Return the pull request of a branch of this repository: the open one, else the latest, or None."""
         with self._errors():
-            return min(self._of_branch(branch), key=lambda pull: (pull.state != "open", -pull.number), default=None)
+            return min(self._pulls_of(branch), key=lambda pull: (pull.state != "open", -pull.number), default=None)
 
     def open_pull(self, branch: str, *, base: str, title: str, body: str) -> PullRequest:
         """Open a pull request, or return the one that exists (a reply may have been lost)."""
@@ -136,7 +136,7 @@ class Forge(Protocol):
 
     def _name_now(self) -> str: ...
     def _read(self, number: int) -> PullRequest: ...
-    def _of_branch(self, branch: str) -> list[PullRequest]: ...
+    def _pulls_of(self, branch: str) -> list[PullRequest]: ...
     def _create(self, branch: str, base: str, title: str, body: str) -> PullRequest: ...
     def _merge(self, number: int, head: str) -> str: ...
     def _edit(self, number: int, title: str, body: str) -> None: ...
@@ -197,7 +197,7 @@ class GitHub(Forge):
     def _read(self, number: int) -> PullRequest:
         pull = self._remote.get_pull(number)
         pull.complete()
-        return _of_github(pull)
+        return _from_github(pull)
 
     def _edit(self, number: int, title: str, body: str) -> None:
         self._remote.get_pull(number).edit(title=title, body=body)
@@ -207,13 +207,13 @@ class GitHub(Forge):
         address = f"{self._remote.url}/issues/{number}/labels"
         self._remote.requester.requestJsonAndCheck("POST", address, input={"labels": list(labels)})
 
-    def _of_branch(self, branch: str) -> list[PullRequest]:
+    def _pulls_of(self, branch: str) -> list[PullRequest]:
         head = f"{self.name.partition('/')[0]}:{branch}"
         found = islice(self._remote.get_pulls(state="all", head=head), 20)
-        return [_of_github(pull) for pull in found if pull.head.ref == branch]
+        return [_from_github(pull) for pull in found if pull.head.ref == branch]
 
     def _create(self, branch: str, base: str, title: str, body: str) -> PullRequest:
-        return _of_github(self._remote.create_pull(base, branch, title=title, body=body))
+        return _from_github(self._remote.create_pull(base, branch, title=title, body=body))
 
     def _merge(self, number: int, head: str) -> str:
         remote = self._remote
@@ -227,7 +227,7 @@ class GitHub(Forge):
     def _close(self, number: int, comment: str) -> PullRequest:
         pull = self._remote.get_pull(number)
         pull.edit(state="closed")
-        closed = _of_github(pull)
+        closed = _from_github(pull)
         self._remote.get_issue(number).create_comment(comment)
         return closed
 
@@ -264,7 +264,7 @@ class GitLab(Forge):
         return str(self._projects.get(self.name).path_with_namespace)
 
     def _read(self, number: int) -> PullRequest:
-        return _of_gitlab(self._merges.get(number))
+        return _from_gitlab(self._merges.get(number))
 
     def _edit(self, number: int, title: str, body: str) -> None:
         self._merges.update(number, {"title": title, "description": body})
@@ -272,18 +272,18 @@ class GitLab(Forge):
     def _label(self, number: int, labels: Sequence[str]) -> None:
         self._merges.update(number, {"add_labels": list(labels)})
 
-    def _of_branch(self, branch: str) -> list[PullRequest]:
+    def _pulls_of(self, branch: str) -> list[PullRequest]:
         found = self._merges.list(source_branch=branch, state="all", per_page=20, get_all=False)
-        return [_of_gitlab(one) for one in found if one.source_branch == branch]
+        return [_from_gitlab(one) for one in found if one.source_branch == branch]
 
     def _create(self, branch: str, base: str, title: str, body: str) -> PullRequest:
         wanted = {"source_branch": branch, "target_branch": base, "title": title, "description": body}
-        return _of_gitlab(self._merges.create(wanted))
+        return _from_gitlab(self._merges.create(wanted))
 
     def _merge(self, number: int, head: str) -> str:
         # Not `merge(sha=...)`: it sends the commit in the query, which GitLab's API description does not allow.
         self._merges.gitlab.http_put(f"{self._merges.path}/{number}/merge", post_data={"sha": head})
-        if (merged := _of_gitlab(self._merges.get(number)).merged_as) is None:
+        if (merged := _from_gitlab(self._merges.get(number)).merged_as) is None:
             raise ValueError("not merged")
         return merged
 
@@ -291,7 +291,7 @@ class GitLab(Forge):
         self._merges.update(number, {"state_event": "close"})
         request = self._merges.get(number)
         request.notes.create({"body": comment})
-        return _of_gitlab(request)
+        return _from_gitlab(request)
 
     def _refusal_in(self, error: Exception) -> tuple[int, str] | None:
         from gitlab.exceptions import GitlabError
@@ -324,7 +324,7 @@ def _retry() -> Retry:
     )  # fmt: skip
 
 
-def _of_github(pull: GitHubPullRequest) -> PullRequest:
+def _from_github(pull: GitHubPullRequest) -> PullRequest:
     """Return a pull request of GitHub as our value."""
     if pull.state not in ("open", "closed"):
         raise ValueError("no state")
@@ -336,7 +336,7 @@ def _of_github(pull: GitHubPullRequest) -> PullRequest:
     )  # fmt: skip
 
 
-def _of_gitlab(request: Any) -> PullRequest:
+def _from_gitlab(request: Any) -> PullRequest:
     """Return a merge request as a pull request."""
     values = request.attributes
     head, state = values["sha"], {"opened": "open", "locked": "open"}.get(values["state"], values["state"])

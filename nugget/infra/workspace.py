@@ -53,11 +53,11 @@ def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = Non
             return replace(find_workspace(Path(side[1])), root=folder)
         left = next((parent for parent in folder.parents if parent.is_dir()), Path(folder.anchor))
         found = _repository(left) if left != Path(left.anchor) else None
-        return found or _by_path(folder)
+        return found or _folder_workspace(folder)
     if (found := _repository(folder)) is not None:
         return found
-    parents = map(_by_path, folder.parents) if is_known else ()
-    own = _by_path(folder)
+    parents = map(_folder_workspace, folder.parents) if is_known else ()
+    own = _folder_workspace(folder)
     return next((one for one in (own, *parents) if is_known and is_known(one.identity)), own)
 
 
@@ -191,7 +191,7 @@ def remote_address(folder: Path) -> str | None:
     return addresses.get("origin") or addresses.get("upstream") or next(iter(addresses.values()), None)
 
 
-def _by_path(folder: Path) -> Workspace:
+def _folder_workspace(folder: Path) -> Workspace:
     real = Path(os.path.realpath(folder))
     return Workspace(identity=_identity(real.name, f"path:{real.as_posix()}"), root=folder, name=real.name or "root")
 

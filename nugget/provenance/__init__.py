@@ -80,7 +80,7 @@ def answer_code(
         reviewed: list[Reviewed] = []
         with suppress(sqlite3.Error, Unusable):  # the brain's own commands report what is wrong with its index
             reviewed = reviewed_units(brain_index, workspace, text=query.text, today=now.date()) if brain_index else []
-        meant = _meant(home, connection, query.text, embedder) if query.text and embedder else {}
+        meant = _near_in_meaning(home, connection, query.text, embedder) if query.text and embedder else {}
         query, definitions, notes = _find_symbol(query, checkout)
         place, located = locate(query, connection, checkout)
         bundle = why(
@@ -169,7 +169,7 @@ def is_about(repo: str | None, workspace: Workspace) -> bool:
     return own == digest or ("/" in named and slug.endswith("-" + named.replace("/", "-")))
 
 
-def _meant(
+def _near_in_meaning(
     home: Path, connection: sqlite3.Connection, text: str, embedder: Callable[[], Embedder | None]
 ) -> dict[str, float]:
     """Return id -> cosine of the nuggets near a text in meaning, by the vectors of the machine's index."""

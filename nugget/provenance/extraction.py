@@ -160,7 +160,7 @@ def note_tunings(workspace: Workspace, extractor: Extractor) -> int:
     found = find_tunings(records, workspace, now=extractor.now)
     noted = 0
     for record in records:
-        known = {(one.scope.path, one.summary, one.file_hash) for one in _of(record, NuggetType.TUNING)}
+        known = {(one.scope.path, one.summary, one.file_hash) for one in _nuggets_of_type(record, NuggetType.TUNING)}
         changed = [
             one for one in found.get(record.session, ()) if (one.scope.path, one.summary, one.file_hash) not in known
         ]
@@ -173,7 +173,7 @@ def note_tunings(workspace: Workspace, extractor: Extractor) -> int:
     return noted
 
 
-def _of(record: SessionRecord | None, kind: NuggetType) -> list[Nugget]:
+def _nuggets_of_type(record: SessionRecord | None, kind: NuggetType) -> list[Nugget]:
     return [one for one in (record.nuggets if record else ()) if one.type is kind]
 
 
@@ -200,7 +200,7 @@ def _extract(
             return replace(plain, reason="a longer transcript of it was extracted already"), names
         redacted = read[1] if read else redact_session(readable(session), settings=extractor.settings)[0]
         asked = replace(plain, title=request)
-        parts = [_of_workspace((session, redacted), name, grouped, extractor, asked) for name in grouped]
+        parts = [_extract_for_workspace((session, redacted), name, grouped, extractor, asked) for name in grouped]
     except Exception as error:
         return replace(plain, state="failed", reason=reason_of(error)), []
     kept = [part for part in parts if part.state == "extracted"]
@@ -230,7 +230,7 @@ def _stored(session: Session, workspace: str, extractor: Extractor) -> SessionRe
     return store.read_session_file(file)[0] if file.is_file() else None
 
 
-def _of_workspace(
+def _extract_for_workspace(
     read: tuple[Session, Session],
     name: str,
     grouped: Mapping[str, Sequence[Workspace]],
@@ -263,7 +263,7 @@ def _of_workspace(
     asked = (one for one in found if not by_llm or one.type is not NuggetType.INTENT or one.scope.path not in told)
     nuggets = [*asked, *by_llm]
     tuned = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
-    nuggets += [one for one in _of(known, NuggetType.TUNING) if one.scope.path not in tuned]
+    nuggets += [one for one in _nuggets_of_type(known, NuggetType.TUNING) if one.scope.path not in tuned]
     if not nuggets and not touches:
         return replace(plain, dropped=dropped, usd=usd)
     record = SessionRecord(

@@ -209,7 +209,7 @@ def _sessions(
             elif isinstance(value, Nugget | FileTouch) and not found:
                 raise ValueError("a nugget or touch without a session before it")
             elif isinstance(value, Nugget):
-                found[-1][1].append(_of_session(value, found[-1][0]))
+                found[-1][1].append(_imported_nugget(value, found[-1][0]))
             elif isinstance(value, FileTouch):
                 found[-1][2].append(value)
         except ValueError as error:
@@ -217,7 +217,7 @@ def _sessions(
     return found
 
 
-def _of_session(nugget: Nugget, record: SessionRecord) -> Nugget:
+def _imported_nugget(nugget: Nugget, record: SessionRecord) -> Nugget:
     """Return a nugget that cannot claim to be of another session or repository, or words of this machine's user."""
     evidence = tuple(
         replace(one, session=record.session, **(_ELSEWHERE if one.speaker is Speaker.USER else {}))

@@ -69,7 +69,7 @@ def why(
     nugget about the symbol. `reviewed` are the units of the brain that are scoped to this workspace.
     """
     candidates = _candidates(query, place, now, meant or {}, symbol_words)
-    kept = [one for unit in reviewed if (one := _of_brain(unit, query, place, now))]
+    kept = [one for unit in reviewed if (one := _unit_candidate(unit, query, place, now))]
     told = {(one.nugget.session, one.nugget.summary) for one in kept}
     candidates = [one for one in candidates if (one.nugget.session, one.nugget.summary) not in told] + kept
     budget_tokens = query.budget_tokens or BUDGET_TOKENS
@@ -111,7 +111,7 @@ def _candidates(
     query: Query, place: Location, now: datetime, meant: Mapping[str, float], symbol_words: Sequence[str]
 ) -> list[NuggetHit]:
     connection, workspace = place.connection, place.workspace
-    nuggets = {one.id: one for one in _at(query, place)}
+    nuggets = {one.id: one for one in _nuggets_around(query, place)}
     texts: dict[str, float] = {}
     if query.text:
         scores = stored.search_nuggets(
@@ -141,7 +141,7 @@ def _candidates(
     ]  # fmt: skip
 
 
-def _at(query: Query, place: Location) -> list[Nugget]:
+def _nuggets_around(query: Query, place: Location) -> list[Nugget]:
     """Return the nuggets at, above and below a place, under the present and former names of files.
 
     Nuggets next to it are about other files, so they are candidates only for a question in words.
@@ -161,7 +161,7 @@ def _at(query: Query, place: Location) -> list[Nugget]:
             and (one.scope.path or not path or one.type is NuggetType.CONSTRAINT)]  # fmt: skip
 
 
-def _of_brain(one: Reviewed, query: Query, place: Location, now: datetime) -> NuggetHit | None:
+def _unit_candidate(one: Reviewed, query: Query, place: Location, now: datetime) -> NuggetHit | None:
     """Return a unit of the brain as a candidate, or None if it matches neither the place nor the words."""
     unit, text, stale = one
     changed = unit.last_modified or unit.created

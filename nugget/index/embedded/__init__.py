@@ -150,7 +150,7 @@ class Index(IndexReader):
         """
         if not terms.match:
             return []
-        if self._has_numpy and (alone := _terms_alone(terms)):
+        if self._has_numpy and (alone := _plain_terms(terms)):
             return _best(self._postings(kind, alone), k, self._documents(kind), self._admitted(filter_, kind))
         table, (allowed_sql, parameters) = f"{kind}_fts", _allowed(filter_, kind)
         where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # `+` makes SQLite match first, not row by row
@@ -253,7 +253,7 @@ class Index(IndexReader):
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
         """Return those of the words that occur in a unit."""
-        if self._has_numpy and (alone := _terms_alone(terms)):
+        if self._has_numpy and (alone := _plain_terms(terms)):
             keys, _, term_of = self._postings("chunks", alone)
             return [terms.words[at] for at in sorted(set(term_of[self._documents("chunks")[1][keys] == unit_key]))]
         between = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # a unit's chunks have consecutive keys
@@ -354,7 +354,7 @@ def read_memory(home: Path, identity: str) -> Index:
     return index
 
 
-def _terms_alone(terms: Terms) -> list[str]:
+def _plain_terms(terms: Terms) -> list[str]:
     """Return the FTS5 terms of a search if it consists of terms only, without phrases or prefixes."""
     found = [terms.tokens[word] for word in terms.words]
     is_plain = terms.match == match_any(terms.words) and not any(map(is_unspaced_character, terms.words))

@@ -60,8 +60,8 @@ def ingest_all(
     One process reads at a time; `wait=False` returns at once if another one is reading. Safe to interrupt at any point.
     """
     run = IngestRun(connection=connection, settings=settings, allow=allow_list(settings), now=now)
-    with _alone(connection, wait=wait) as is_alone:
-        if not is_alone:
+    with _ingest_lock(connection, wait=wait) as is_held:
+        if not is_held:
             run.is_busy = True
             return run
         _forget_other_rules(run)
@@ -80,7 +80,7 @@ def ingest_all(
     changed = [log for log in logs if _is_changed(log, known)]
     for log in tracked(changed, "Reading sessions (MB)", lambda log: sum(file.size for file in log) / 1e6):
         read = run.bytes_read
-        with _alone(connection, wait=True):
+        with _ingest_lock(connection, wait=True):
             _read_log(run, log)
         is_new = not any(file.locator in before for file in log)
         run.added += is_new
@@ -93,7 +93,7 @@ def ingest_all(
 def ingest_log(connection: sqlite3.Connection, log: Log, settings: Settings, *, now: datetime) -> IngestRun:
     """Read what is new in one log. Raises NuggetError if it cannot be read."""
     run = IngestRun(connection=connection, settings=settings, allow=allow_list(settings), now=now)
-    with _alone(connection, wait=True):
+    with _ingest_lock(connection, wait=True):
         if _is_changed(log, store.known_files(connection)):
             _read_log(run, log)
     problems = store.file_problems(connection)
@@ -120,7 +120,7 @@ def changed_logs(
 
 
 @contextmanager
-def _alone(connection: sqlite3.Connection, *, wait: bool) -> Iterator[bool]:
+def _ingest_lock(connection: sqlite3.Connection, *, wait: bool) -> Iterator[bool]:
     """Hold the lock for reading logs, which lies beside the index; yield False if another process has it."""
     index = Path(connection.execute("PRAGMA database_list").fetchone()[2])
     lock = files.try_lock(index.with_name("history.lock"), wait=wait)
