@@ -120,7 +120,7 @@ class Bench:
         log = find_log(self.environment, session)
         assert log is not None
         began = time.process_time()
-        read = ingest(self.connection, log, settings=Settings(), now=datetime.now(UTC)).bytes_read
+        read = ingest(self.connection, log, settings=Settings(), now=datetime.now(UTC))["bytes_read"]
         rate = read / 1e6 / (time.process_time() - began)
         self.add(
             f"ingest: {name}", f"{rate:.1f} MB/s", f"{limit:.0f} MB/s" if limit else "-", rate / limit if limit else 0

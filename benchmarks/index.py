@@ -111,7 +111,7 @@ def ask(root: Path, environment: Environment, embedder: Embedder, *, chunks: int
     sync(brain, environment, embedder=embedder)
     asked = questions(60)
     with Brain(brain, environment=environment) as opened:
-        held = opened.index.counts()["chunks"]
+        held = opened.index.chunk_count
         opened.ask(asked[0], fresh=False)
         times = [timed(lambda question=question: opened.ask(question, fresh=False)) for question in asked]
         alone = [timed(lambda question=question: embedder.embed_query(question)) for question in asked]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from nugget.sources.claude_code import read_session
-from nugget.sources.condense import condense
+from nugget.sources.condense import windows
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts" / "claude-code"
 
@@ -46,7 +46,7 @@ def main() -> None:
     rows = {
         "json.loads alone": floor,
         "read_session": seconds(lambda: [read_session(file) for file in files]),
-        "read_session + condense": seconds(lambda: [condense(read_session(file), 200_000) for file in files]),
+        "read_session + windows": seconds(lambda: [windows(read_session(file), max_chars=200_000) for file in files]),
     }
     print(f"{len(files)} transcripts, {megabytes:.1f} MB")
     for name, taken in rows.items():

@@ -21,7 +21,7 @@ from nugget.extraction import tuning
 from nugget.extraction.file_changes import file_touches
 from nugget.extraction.places import Places
 from nugget.extraction.reasons import heuristic_nuggets, readable
-from nugget.infra.workspace import find_workspace, vanished_workspace
+from nugget.infra.workspace import find_workspace
 from nugget.models.nuggets import FileTouch, SessionRecord, TouchAction
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
@@ -41,7 +41,7 @@ def extract(files: list[Path]) -> dict[str, float]:
         times = [time.process_time()]
         session = read_session(file)
         times.append(time.process_time())
-        places = Places(session=session, roots=[vanished_workspace(Path(session.cwd or "/gone"))])
+        places = Places(session=session, roots=[find_workspace(Path(session.cwd or "/gone"))])
         touched = file_touches(session, places)
         times.append(time.process_time())
         redacted, _ = redact_session(readable(session), settings=Settings())

@@ -74,7 +74,7 @@ def main() -> int:
             families = {folder.resolve().name for folder in options.fit}
             print_fit([one for one in known.values() if one.family in families])
             return 0
-        rows = {name: measured(one, known.values()) for name, one in known.items()}
+        rows = {name: measured(one, [*known.values()]) for name, one in known.items()}
     print(json.dumps(rows, indent=2) if options.json else table(rows))
     return 0
 
@@ -180,7 +180,7 @@ def judged(brain: Brain, question: str, right: set[str]) -> tuple[tuple[float, .
         best = scored[0]
         held = index.words_of_unit(gathered.terms, best.unit_key)
         values = signals(best.match, held, gathered.terms, chunks=index.chunk_count)
-    if gathered.has_vectors:
+    if gathered.matcher.vector is not None:
         values = (*values[:4], 0.0, values[5])  # beside vectors BM25 by itself tells nothing more
     most = calibrated(best.match)
     return values, [(max(most - calibrated(one.match), 0.0), float(units[one.unit_key].id in right)) for one in scored]
