@@ -582,5 +582,5 @@ GAPS = {
     "HOOK-FAST": "benchmarks/commit_hook.py measures it: 280 ms with what the store knows, 650 ms with a new "
     "transcript of 2 MB, most of it for opening the engine of redaction.",
     "EVI-RATE-EVENTS": "each becomes a row: 2 µs for SQLite and 1.5 for JSON alone, 40 MB/s would leave 1.9 for all; "
-    "7 to 10 MB/s are reached, and twice the 40 where events hold what tools wrote (benchmarks/evidence.py)",
+    "1 MB/s is reached, beside other work, most of it the search for secrets (benchmarks/evidence.py)",
 }
