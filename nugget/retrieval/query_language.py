@@ -281,7 +281,7 @@ def _one(tokens: deque[_Part | str], operator: str, depth: int) -> _Part:
         tokens.popleft()
         return inner
     if not isinstance(token, _Part):
-        raise UsageError(f"{operator} needs a word behind it")
+        raise UsageError(f"{operator} needs a word after it")
     if tokens and isinstance(tokens[0], str) and tokens[0].startswith("NEAR"):
         distance = tokens.popleft()
         return _near([token, tokens.popleft() if tokens else ")"], str(distance).removeprefix("NEAR "))
