@@ -91,8 +91,7 @@ class SearchQuery:
 
     `text` holds the words to rank by, without filters, operators and the words after NOT. `match` is the FTS5 query
     that every hit must match and `terms` are its wanted terms; both are empty for free text. `problem` says why a
-    malformed query was taken as plain text. `lists` is set if the query has only filters: then every unit that passes
-    them is wanted.
+    malformed query was taken as plain text. `lists` is set if the query has only filters.
     """
 
     given: str
