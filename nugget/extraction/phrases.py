@@ -147,7 +147,7 @@ FORMS = {
     "past": any_of(r"\b(?:was|were|had|did|didn't|wasn't|would|war|waren|hatte|était|era|estaba)\b"),
     "future": any_of(r"\b(?:will|going to|would|could|can be)\b|\b(?:wird|würde)\b|\bsera\b|\bserá\b"),
 }
-"""Forms of a sentence."""
+"""How a sentence is built."""
 
 AGREES = any_of(
     r"^\W*(?:yes|yep|yeah|yup|sure|ok(?:ay)?|great|perfect|sounds good|go ahead|do (?:it|that|this)|please do|lgtm"

@@ -213,7 +213,7 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
                 speaker, origin = said_in(event, *found.span()) if said is event.text else written
                 records = (event.uuid,) if event.uuid else ()
                 one = Evidence(session=session.id, quote=found[0], records=records, speaker=speaker, origin=origin)
-                if speaker is Speaker.USER:  # even if others said it before
+                if speaker is Speaker.USER:  # whoever else said it before
                     return one
                 first = first or one
     return first or Evidence(session=session.id, quote=seen[0])

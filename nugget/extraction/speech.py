@@ -83,7 +83,7 @@ class Sentence:
 
     @property
     def quote(self) -> str:
-        """The sentence as in the transcript."""
+        """The sentence as it stands in the transcript."""
         return self.event.text[self.start : self.end]
 
 

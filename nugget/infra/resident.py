@@ -22,7 +22,7 @@ from nugget import __version__
 from nugget.infra import files, system
 
 PATIENCE_S, START_PATIENCE_S, _IDLE_S = 0.1, 12.0, 600.0
-"""The time that a hook waits for an answer, a window for a new server, and the server for another window."""
+"""How long a hook waits for an answer, a window for a new server, and the server for another window."""
 READY = b"\n"
 """Sent by the server before it takes the first byte of a window's client."""
 WINDOW_VARIABLES = ("NUGGET_BRAIN", "CLAUDE_CODE_SESSION_ID")

@@ -119,7 +119,8 @@ def _answer_question(session: AgentSession, question: Query) -> str:
 def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) -> tuple[str, NuggetBundle | None]:
     """Return provenance of the question's path or symbol, as markdown and as a value.
 
-    If it cannot be found, the markdown says so. If `types` names no type of nugget, the markdown is empty.
+    If it cannot be found, the markdown says so and the rest of the answer goes on. If `types` name no type of nugget,
+    the markdown is empty.
     """
     types = tuple(name for name in question.filter.types if name in list(NuggetType))
     if not _place(question) or (question.filter.types and not types):

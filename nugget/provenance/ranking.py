@@ -209,7 +209,8 @@ def weigh(
 ) -> NuggetHit:  # fmt: skip
     """Return a nugget, or a unit of the brain treated as one, with the addends of its score for one question.
 
-    `text` is its BM25 as a share of the best, None without words of the question; `meaning` is its cosine, if any.
+    `text` is its BM25 as a share of the best match's, None without words of the question; `meaning` is its cosine if it
+    was found by meaning.
     """
     kind, learned = nugget.type, _learned(nugget)
     age_days = None if learned is None else max(0.0, (now - learned).total_seconds() / 86400)

@@ -20,12 +20,11 @@ from nugget.redaction import judging as judge
 from nugget.redaction.structured import STEMS, Span, named_secrets, places
 
 READ = judge.patterns("engine", of_bytes=True)
-_LAST, _LAST_RANK = ("unknown-token", "random-pair", "encoded-secret"), 3
+_LAST, _LAST_RANK = ("unknown-token", "random-pair"), 3
 """Kinds that count only where no other kind is found, and their rank."""
-_GROWING = ("jwt", "encoded-secret", "recovery-code")
+_GROWING = ("jwt", "recovery-code")
 """Kinds whose rule finds only the beginning."""
-_OF_PAIRS = "_.-|"
-_OF_TOKENS = "_.-/+=%"
+_OF_PAIRS, _OF_TOKENS = "_.-|", "_.-/+=%"
 """Signs that may occur in the word around a part of a token."""
 _SHAPES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("unknown-token", "", judge.is_unknown_token),
@@ -46,26 +45,18 @@ _JUDGES: dict[str, Callable[[str], bool]] = {
     "prose": judge.is_strong,
     "marks": bool,
 }
-"""Tests of a found value by the file of its rule; the next table holds the kinds with another test."""
+"""Tests of a found value by the file of its rule; the kinds of the next table have another test."""
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
-    **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list", "security-answer"), bool),
+    **{kind: getattr(judge, test, bool) for test, kinds in judge.TABLES["tests"].items() for kind in kinds.split()},
     "license-key": lambda value: value == value.upper() and not value.replace("-", "").isalpha(),
-    **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
-    **dict.fromkeys(("snmp-community", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
-    **dict.fromkeys(("given-login", "given-basic", "vpn-key"), judge.is_strong),
-    "typed-password": judge.is_typed_password,
-    **dict.fromkeys(("totp-secret", "webhook-url", "issued-pair"), judge.is_jumbled),
+    "byte-key": lambda value: bool(judge.IS.bytes.match(value)),
     "api-key": _JUDGES["settings"],
-    **dict.fromkeys(("session-cookie", "unseal-key"), judge.is_issued),
-    "wallet-key": judge.is_random,
     "short-token": lambda value: judge.is_random(re.sub("^[a-z]+|[_-]", "", value)),
-    "jwt": judge.is_jwt,
     "url-password": partial(judge.is_given_password, in_url=True),
-    "passphrase": judge.is_phrase,
-    "encoded-secret": judge.holds_settings,
-    "told-password": judge.is_odd,
-    "worded-password": judge.is_coined,
-    "flag-token": lambda value: judge.is_random(value) or judge.is_odd(value) or judge.is_scrambled(value),
+    "flag-token": lambda value: (
+        not judge.IS.address.match(value)
+        and (judge.is_random(value) or judge.is_odd(value) or judge.is_scrambled(value))
+    ),
     "told-token": lambda value: judge.is_generated(value, quoted=True),
 }
 _FAR = 20_000
@@ -102,7 +93,7 @@ def rows(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Span]:
 
 def private_keys(view: str) -> Iterator[Span]:
     """Yield PEM and OpenPGP blocks, also with escaped line breaks or without their end."""
-    for found in READ.key.finditer(view) if "PRIVATE KEY" in view else ():
+    for found in READ.key.finditer(view) if "PRIVATE KEY" in view or "Static key" in view else ():
         if len(found[0]) > 50 and re.search("[A-Za-z0-9+/=]{24}", found[0]):
             yield *found.span(), "pem.private-key"
 
@@ -219,9 +210,7 @@ def _judged(view: str, data: bytes, known: bytearray, marks: dict[str, list[int]
             if not parts:
                 continue
             end = parts.end()
-        if kind == "encoded-secret":
-            start, end = _whole(view, start, end, _OF_TOKENS, run_end)
-        if kind in ("encoded-secret", "typed-password") and judge.is_told_public(view, start, end):
+        if kind == "typed-password" and judge.is_told_public(view, start, end):
             continue
         if family == "prose":
             start, end = _said(view, start, end, kind, list_end)

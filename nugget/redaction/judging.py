@@ -17,24 +17,19 @@ _LOOKED_AT = 160
 
 _LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
 _WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) for part in _LISTS[:5])
-SAYS, VERBS = (frozenset(part.encode().decode("latin-1").lower().split()) for part in _LISTS[5:])
+SAYS, VERBS = (frozenset(part.encode().decode("latin-1").lower().split()) for part in _LISTS[5:7])
 
 
 def patterns(table: str, *, of_bytes: bool) -> SimpleNamespace:
     """Return the compiled patterns of a table; those `of_bytes` see UTF-8 bytes, each as one character."""
-    given = {name: "".join(parts) for name, parts in _TABLES[table].items()}
+    given = {name: "".join(parts) for name, parts in TABLES[table].items()}
     read = {name: re.compile(part.encode().decode("latin-1") if of_bytes else part) for name, part in given.items()}
     return SimpleNamespace(**read)
 
 
-_TABLES = tomllib.loads((RULES / "patterns.toml").read_text("utf-8"))
+TABLES = tomllib.loads((RULES / "patterns.toml").read_text("utf-8"))
 IS = patterns("values", of_bytes=False)
-_PUBLIC_NAMES = tuple(
-    "_id -id .id ids cid kid ksuid nanoid ulid hash md5 sha1 sha256 sha384 sha512 digest checksum integrity fingerprint"
-    " etag nonce pubkey public_key public-key publickey commit revision account address wallet peer tx cursor signature"
-    " build cache trace span request version list".split()
-) + ("public key",)
-"""Ends of names, in lower case, whose values look random and are no secrets."""
+_PUBLIC_NAMES, PUBLIC_KEYS = (*_LISTS[7].split(), *_LISTS[8].split(), "public key"), tuple(_LISTS[8].split())
 _ISSUED, _SIGNS = re.compile(r"(?=\D{0,159}+\d)[\W\d_]{0,159}+[^\W\d_]"), frozenset("!#$%&*+?@^~")
 
 
@@ -42,6 +37,7 @@ def is_not_placeholder(value: str, letters: int = 4) -> bool:
     """Return True unless a value is a variable, a path, `<your token>`, `changeme`, or has too few `letters`."""
     seen = value[:_LOOKED_AT].lower()
     few = len(set(value[:12])) < letters and len(set(value)) < letters
+    few = few or (24 < len(value) < 80 and len(set(value[12:])) < letters)
     return not (few or IS.placeholder.match(seen) or IS.placeholder_within.search(seen))
 
 
@@ -112,14 +108,13 @@ def is_random_word(value: str) -> bool:
 def is_told_public(view: str, start: int, end: int) -> bool:
     """Return True if the text around a random word says that it is an id, a hash or a line of encoded data."""
     before = view[max(0, start - 120) : start]
-    name = before.rstrip(" \t\"'\\=:(").removesuffix(": W/")  # a weak ETag
+    name = before.rstrip(" \t\"'\\=:(<").removesuffix(": W/")  # a weak ETag
     word = name.rsplit(None, 1)[-1] if name else ""
     is_id = word[-2:].lower() == "id" and not (word[-3:-2].isalnum() or word[-3:-2] == "_")
-    if is_id or name.endswith(("Id", "ID")) or name[-12:].lower().endswith(_PUBLIC_NAMES):
+    is_public = name.endswith(("Id", "ID")) or name[-24:].lower().endswith(_PUBLIC_NAMES)
+    if is_id or is_public or IS.told_public.search(before) or (before.endswith("/") and len(word) > 24):
         return True
     if not word.isalnum() and (word.count("$") > 1 or IS.digest.match(word.lower()) or re.match('{[^"]*}[^"]*$', word)):
-        return True
-    if "did:" in before[-20:] or '"kty"' in before or (before.endswith("/") and len(word) > 24):
         return True
     *above, line = before.replace("\\n", "\n").rsplit("\n", 2)
     if line.strip(" \"'+>") and not re.fullmatch("[ \"'+>]*[A-Za-z0-9+/]*[+/]", line):
@@ -141,6 +136,7 @@ def is_generated(value: str, *, quoted: bool) -> bool:
     if len(value) < 12 or " " in value or IS.digest.match(value) or not is_not_placeholder(value):
         return False
     named = IS.named.fullmatch(value) or ((not quoted or "." in value) and is_code(value))
+    named = named or IS.file.search(value) or (IS.reference.match(value) and not is_random(value))
     return not named and is_jumbled(value) and not are_words(value)
 
 
@@ -254,14 +250,3 @@ def before_grammar(value: str) -> str:
     """Return the words of a sentence before its first word of grammar."""
     stop = next((found for found in re.finditer(r"[\s,-]+(\w+)", value) if found[1] in _GRAMMAR), None)
     return value[: stop.start()] if stop and value.count(" ") < 10 else value
-
-
-def holds_settings(value: str) -> bool:
-    """Return True for base64 of settings that hold a secret, such as an `.env` file or a kubeconfig."""
-    encoded = re.sub(r"^.*[^A-Za-z0-9+/]", "", value.rstrip("="))
-    try:
-        start = base64.b64decode(encoded[:48]).decode("ascii")
-        text = base64.b64decode(encoded[: len(encoded) - len(encoded) % 4]).decode("utf-8", "replace")
-    except ValueError:
-        return False
-    return all(char.isprintable() or char in "\r\n\t" for char in start) and bool(IS.setting.search(text))

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from itertools import chain
 from typing import Any
 
 from nugget.redaction import judging as judge
@@ -36,13 +35,16 @@ _CLASSES = bytes(
 _ODD = re.compile(rb"0(?:(?<=a0)|(?<=a-0)|-?a|000)|#(?<=[au0]#)[au0]")
 """Classes that follow each other in a secret with digits or signs."""
 _STEMS = tuple(
-    stem.encode() for stem in "pass kennw contrase clave senha mdp wachtwoord parola 密码 パス парол".split()
+    stem.encode() for stem in "pass kennw contrase clave senha mdp wachtwoord parola 密码 パス парол Парол".split()
 )
 """Parts of words for passwords, after which a plain word may be one."""
-_LINE_NUMBER = re.compile(rb"\s*\d+(?:\xe2\x86\x92|\t)")
+_LEAD = re.compile(rb"\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})")
+"""A line number, or the rights with which a line of `ls -l` begins."""
 _LONGEST_PART, _ABOVE = 320, 240
 """Bytes of the longest part of a line that is read as one, and of the text above it that are read with it."""
-_SHORTEST, _LONGEST = 4, 100
+_BELOW, _FEW = 2, 4
+"""Lines below a word for passwords in which a plain word may be one, and the number of words that makes a line long."""
+_SHORTEST, _LONGEST, _LONG_WORD = 4, 100, 24
 _OPENING, _CLOSING, _QUOTES = "\\\"'`([{<*_«“‘„‚›»~", "\\\"'`)]}>*_»”’“‹,.;:!?…~", "\"'`«»“”„‘’*"
 _NEAR = (14, 30, 70)
 """Characters from a telling word below which a word stands next to it, near it, or not far."""
@@ -56,10 +58,11 @@ Suspect = tuple[int, int, str, frozenset[str]]
 def sentence_secrets(data: bytes, known: bytearray) -> Iterator[Span]:
     """Yield the secrets in the sentences of a text, in UTF-8; `known` marks what has been found."""
     weights, least = _trained()
+    view = data.decode("latin-1")
     for start, end, kind, features in suspects(data):
         if known.find(0, start, end) >= 0:
             score = weights[""] + sum(weights.get(name, 0.0) for name in features)
-            if score >= least:
+            if score >= least and not judge.is_told_public(view, start, end):
                 yield start, end, f"sentence.{kind}"
 
 
@@ -73,15 +76,19 @@ def _trained() -> tuple[Mapping[str, float], float]:
 def suspects(data: bytes) -> Iterator[Suspect]:
     """Yield the words that could be secrets in the sentences of a text, in UTF-8."""
     classes, small = data.translate(_CLASSES), data.lower()
-    finders: list[Callable[[int], int]] = [partial(small.find, stem) for stem in _STEMS]
-    finders.append(lambda at: found.start() if (found := _ODD.search(classes, at)) else -1)
-    for begin in sorted({*chain.from_iterable(_lines(data, find) for find in finders)}):
+    begins = {begin for stem in _STEMS for begin in _lines(small, partial(small.find, stem))}
+    for _ in range(_BELOW):  # the answer may stand in one of the next lines
+        begins.update([data.find(b"\n", begin) + 1 for begin in begins])
+    begins.update(_lines(classes, lambda at: found.start() if (found := _ODD.search(classes, at)) else -1))
+    for begin in sorted(begins):
         stop = classes.find(b"\n", begin)
         stop = len(classes) if stop < 0 else stop
         codes, signs, others, digits = (classes.count(sign, begin, stop) for sign in (b"{", b"#", b"-", b"0"))
-        if 12 * codes + 4 * (signs + others) + digits <= 48 + stop - begin:
-            numbered = _LINE_NUMBER.match(data, begin, stop)
-            yield from _of_line(data, numbered.end() if numbered else begin, stop)
+        if 12 * codes + 4 * (signs + others) + digits > 48 + stop - begin:
+            continue
+        lead = _LEAD.match(data, begin, stop)
+        if not (lead and lead["listing"]):
+            yield from _of_line(data, lead.end() if lead else begin, stop)
 
 
 def _lines(text: bytes, find: Callable[[int], int]) -> Iterator[int]:
@@ -108,13 +115,13 @@ def _of_line(data: bytes, begin: int, stop: int) -> Iterator[Suspect]:
 def _of_part(part: bytes, above: bytes, at: int) -> Iterator[Suspect]:
     """Yield the suspects in a part of a line; `above` is the text before it."""
     text = part.decode("utf-8", "surrogateescape")
-    runs = text.split()
+    runs = _runs(text)
     oddness, is_told = max(map(_oddness, runs), default=0), any(map(_told_by, runs))
-    if not (oddness or (is_told and any(map(_gives, runs)))):
+    if not (oddness or any(map(_gives, runs)) or len(runs) < _FEW):
         return
-    told_above = set(map(_told_by, above.decode("utf-8", "replace").split())) - {""}
+    told_above = set().union(*map(_told_in, above.split(b"\n")))
     is_told = is_told or bool(told_above)
-    if oddness == 1 and not is_told:
+    if oddness < 2 and not is_told:
         return
     words = [*_words(text)]
     told = [(kind, start) for start, _, word, _ in words if (kind := _told_by(word))]
@@ -161,11 +168,13 @@ def _words(text: str) -> Iterator[Word]:
 def _is_suspect(words: Sequence[Word], place: int, is_told: bool) -> bool:
     """Return True for a word that holds a digit or a sign, or one that something announces."""
     _, before, word, after = words[place]
+    if " " in word and any(map(judge.is_stop_word, word.split())):
+        return False
     if oddness := _oddness(word):
         return oddness + is_told > 1
     if not is_told or not _SHORTEST <= len(word) <= _LONGEST or READ.public.match(word):
         return False
-    if _is_quoted(before, after) or READ.hyphened.match(word):
+    if _is_quoted(before, after) or READ.hyphened.match(word) or len(words) < _FEW:
         return True
     return place > 0 and _gives(f"{words[place - 1][2]}{words[place - 1][3]}{before}")
 
@@ -183,7 +192,8 @@ def _of_form(text: str) -> frozenset[str]:
     classes = sum(bool(pattern.search(text)) for pattern in (READ.lower, READ.upper, READ.number, READ.other))
     forms = (name for name, pattern in _FORMS.items() if pattern.search(text))
     tests = (test.__name__ for test in _TESTS if test(text))
-    sizes = f"length {size if size < 12 else size // 4 * 4}", f"distinct {min(len(set(text)), 12)}"
+    sizes: tuple[str, ...] = f"length {size if size < 12 else size // 4 * 4}", f"distinct {min(len(set(text)), 12)}"
+    sizes += (f"phrase {text.count(' ')}",) if " " in text else ()
     return frozenset((*forms, *tests, *sizes, f"shape {shape}", f"classes {classes}"))
 
 
@@ -207,10 +217,21 @@ def _of_telling(start: int, end: int, told: Sequence[tuple[str, int]]) -> tuple[
     return {f"{one} before" for one in before} | behind | within, before[0] if before else ""
 
 
+@lru_cache(maxsize=4096)
+def _told_in(line: bytes) -> frozenset[str]:
+    """Return the kinds of secrets that the words of a line announce."""
+    return frozenset(filter(None, map(_told_by, _runs(line.decode("utf-8", "replace")))))
+
+
+def _runs(text: str) -> list[str]:
+    """Return what stands between spaces, and between the words of languages without spaces."""
+    return text.split() if text.isascii() else READ.run.findall(text)
+
+
 @lru_cache(maxsize=16_384)
 def _told_by(word: str) -> str:
     """Return the kind of secret that a word announces, if any."""
-    telling = READ.telling.search(word.lower())
+    telling = READ.telling.search(word.lower()) if len(word) < _LONG_WORD or not word.isascii() else None
     return telling.lastgroup or "" if telling else ""
 
 

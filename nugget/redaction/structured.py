@@ -51,7 +51,8 @@ def places(text: str, part: str) -> list[int]:
 @lru_cache(maxsize=4096)
 def _meaning(name: str) -> str:
     """Return `password`, `secret`, `token`, `key`, `part` (a password is only a part of the name), or nothing."""
-    parts = [part.lower().rstrip(digits) for part in judge.IS.parts.findall(name)]
+    joined = re.sub("(?i)(pass)[_-](?=word|phrase)", r"\1", name)
+    parts = [part.lower().rstrip(digits) for part in judge.IS.parts.findall(joined)]
     while len(parts) > 1 and (parts[-1] in judge.TRAILERS or not parts[-1]):
         parts.pop()
     is_password = bool(parts and READ.password.search(parts[-1]) and parts[0][:4] not in ("hash", "test"))
@@ -79,8 +80,12 @@ def _named(view: str, at: int, seen: set[int]) -> Span | None:
         return None
     seen.add(after)
     name = view[head:after]
-    meaning = _meaning(name)
-    if not meaning or (meaning in ("key", "token") and view[max(0, head - 7) : head].lower().endswith(_PUBLIC)):
+    meaning = "" if view[max(0, head - 9) : head] == "checksum/" else _meaning(name)
+    if (
+        not meaning
+        or name.lower().endswith(judge.PUBLIC_KEYS)
+        or (meaning in ("key", "token") and view[max(0, head - 7) : head].lower().endswith(_PUBLIC))
+    ):
         return None
     rule = "name.password" if meaning in ("password", "part") else "name.secret"
     near = view[after : after + 60].lower()
@@ -145,7 +150,7 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
         return True
     before = view[max(0, head - 400) : head].replace("\\n", "\n").rpartition("\n")[2]
     spaced, follows = view[start - 1].isspace(), view[stop : stop + 1]
-    ends = bool(READ.line_end.match(view, stop))
+    ends = bool(READ.line_end.match(view, stop)) and not (follows == " " and "\n" in view[head:start])
     if not sign:
         return strong and ends and len(name) > 4 and (not name[0].isupper() or "_" in name)
     camel = judge.is_camel(given)
@@ -237,7 +242,7 @@ def _told(view: str, at: int) -> Span | None:
                 and ("w" in word or word.startswith(("passp", "passe", "contr", "clave", "sen", "mdp")))
                 and READ.said_alone.match(view, stop)
             ):
-                return start, stop, "sentence.password"
+                return None if judge.is_told_public(view, start, stop) else (start, stop, "sentence.password")
         if not is_word and not READ.prose.match(given):
             return None
         last, place = given.lower() or last, token.end()

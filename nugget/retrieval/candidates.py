@@ -67,7 +67,8 @@ class Match(NamedTuple):
     `chunk_bm25` is that of its best chunk, `unit_bm25` that of the whole unit: FTS5's scores with the sign
     reversed (0 or more). `chunk_cosine` is that of its nearest chunk; those of the whole and of the title follow. All
     are None without vectors, the title's also if the unit has no title of its own. `near` is the cosine of the whole
-    with the unit of the best match, 0 until that is known. `dated` is how near its dates are to the question's.
+    with the unit of the best match, 0 until that is known. `dated` is how near its dates are to those in the
+    question.
     """
 
     chunk_bm25: float = 0.0

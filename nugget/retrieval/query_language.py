@@ -91,7 +91,8 @@ class SearchQuery:
 
     `text` holds the words to rank by, without filters, operators and the words after NOT. `match` is the FTS5 query
     that every hit must match and `terms` are its wanted terms; both are empty for free text. `problem` says why a
-    malformed query was taken as plain text. `lists` is set if the query has only filters.
+    malformed query was taken as plain text. `lists` is set if the query has only filters: then every unit that passes
+    them is wanted.
     """
 
     given: str
@@ -280,7 +281,7 @@ def _one(tokens: deque[_Part | str], operator: str, depth: int) -> _Part:
         tokens.popleft()
         return inner
     if not isinstance(token, _Part):
-        raise UsageError(f"{operator} needs a word after it")
+        raise UsageError(f"{operator} needs a word behind it")
     if tokens and isinstance(tokens[0], str) and tokens[0].startswith("NEAR"):
         distance = tokens.popleft()
         return _near([token, tokens.popleft() if tokens else ")"], str(distance).removeprefix("NEAR "))

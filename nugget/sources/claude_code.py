@@ -2,7 +2,7 @@
 
 Format (clients 1.0 to 2.1): every line is an object with a `type`. Only `user`, `assistant` and `attachment` records
 carry conversation; the rest is the client's own state. One assistant record holds one content block; a tool's result
-is in a user record that names the call. Records form a tree by `parentUuid`: going back to an earlier prompt leaves
+stands in a user record that names the call. Records form a tree by `parentUuid`: going back to an earlier prompt leaves
 a dead branch, whose events are dropped. Unreadable lines are counted in `Session.skipped_records` and skipped; no value
 in a record is trusted to have its type. Subagents have transcripts of their own, in a folder beside it.
 """

@@ -201,7 +201,8 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
     """Write a session to the store and return its file.
 
     Nuggets without an id get one; those already in the file, by session, type, summary and scope, keep theirs.
-    `allow` are texts that are not secrets. Raises OSError, with the file unchanged, if it cannot be written.
+    `allow` are texts that are not secrets (`redaction.allow`). Raises OSError if it cannot be written, which leaves
+    the file unchanged.
     """
     file = session_file(home, record.workspace, record.session)
     from nugget.redaction import redact  # code that only reads the store does not load its rules

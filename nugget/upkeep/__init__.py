@@ -217,7 +217,7 @@ def make_brain(
     try:
         trust(environment, root, keep_index=is_new or before == root)
     except UsageError as error:
-        note(f"{error} It is used as the default brain anyway.")
+        note(f"{error} It is used as the default brain all the same.")
     if remote:
         _push(environment, root, note)
     return root, is_new

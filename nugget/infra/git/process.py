@@ -102,7 +102,8 @@ def run(
 ) -> bytes:  # fmt: skip
     """Return the standard output of `git <args>` in `repo`.
 
-    `variables` and `settings` add to the hardened ones. Raises GitError if git is missing, too slow or (`check`) fails.
+    `variables` and `settings` go on top of the hardened ones. Raises GitError if git is missing, does not end in time,
+    or (with `check`) fails.
     """
     done = start(repo, args, stdin=stdin, variables=variables, settings=settings, timeout_s=timeout_s)
     if not check or done.returncode == 0:
