@@ -144,7 +144,8 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if _is_passing(claim, said):
         return None
     whole = _with_rest(said, claim, session) if is_user and len(said) < 160 else said
-    title = _title(claim, said) or _title(claim, whole)
+    is_long = is_user and len(said) > titles.TITLE_CHARS
+    title = _title(claim, said) or _title(claim, whole) or (is_long and titles.opening_of(said, sentence.event.text))
     if not title:
         return None
     draft = Draft(anchor=claim, title=title, statement=whole)

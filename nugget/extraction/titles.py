@@ -88,6 +88,14 @@ _PHRASES = any_of(
     r"\s(?:(?P<not>instead of|rather than)|(?P<that>that|which)|(?P<to>to [a-z]+)|by|for|via|with|using|from|on|at|in"
     r"|during|across|within|under)\s"
 )
+_PAUSES = any_of(
+    r"[,;:(.，、；]|\s[—–-]\s|\s(?:that|which|who|where|because|cause|since|so|when|while|if|unless|even|weil|damit|sonst"
+    r"|parce|puisque|que|porque)\s"
+)
+_LINKS = any_of(
+    r"\s(?:and|but|or|before|after|until|also|then|instead of|rather than|und|aber|et|mais|pour|para|pero|y)\s"
+)
+"""Places at which a sentence can end early: the last pause, or else the first link."""
 _BEFORE_PHRASE = re.compile(
     r"(?:`[^`]+`|\b\w*[a-z0-9_][A-Z_./]\w+(?:\(\))?|[A-Z]\w+|[a-z-]{3,}s|\b(?:the|its?|their|our|your|every|each|all"
     r"|any|these|those) (?:[\w-]+ ){0,2}[\w-]+)$"
@@ -96,7 +104,7 @@ _BEFORE_PHRASE = re.compile(
 _BEFORE = {
     "not": re.compile(""),
     "to": any_of(r"\b(?:us|add|set|pass|call|wrap|keep|put|extract|creat|run|install)(?:e|s|es|ed|ing)? \S+[^,]*$"),
-    "that": re.compile(r"(?:`[^`]+`|\b[a-z]+[A-Z]\w+)(?: [a-z]+)?$"),
+    "that": re.compile(r"(?:`[^`]+`|\b[a-z]+[A-Z]\w+)(?: [a-z]+)?$|\b(?:instead of|rather than) [^,]+$"),
 }
 _NEEDS_PHRASE = any_of(
     r"\b(?:is|are|was|were|be|been|being|isn't|aren't|wasn't)(?: (?!the\b|its\b)[\w-]+){1,2}$"
@@ -107,26 +115,17 @@ _LIMITED = any_of(
     r"|n't\b|\b(?:keep|leave|limit|lower|pin|put|raise|set|store)s? [^,]*$"
 )
 """Statements that are not true without the next phrase: passives, `a thing`, rules and denials."""
-_SPARE = any_of(
-    r"(?:^the|(?<=\w )(?:(?<!of )the|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing"
-    r"|current|entire|itself|own|any))\s(?=[\w`])"
-)
-"""Words that can be dropped from a title that is too long."""
 _NO_SENTENCE = re.compile(
     r"^[^\s\u3040-\u9fff]+$|^\S+: \S*(?:::|<)\S*$|^\W*https?://\S+$|[;{]\s*$|[\"',;)]\s*//|^(?:const|let|var|return"
     r"|import|export|def|func|class) [^.]*[=({]"
 )
 """A bare link, or a line of code."""
 _HANGING = any_of(
-    r"(?:^|[\s(])(?:the|an?|and|or|but|nor|because|since|although|though|of|with|from|by|as|than|if|when|whenever|while"
+    r"(?:^|[\s(])(?:the|an?|and|or|but|nor|after|before|until|because|since|although|though|of|with|from|by|as|than|if|when|whenever|while"
     r"|so|such as|its|their|your|our|which|whose|into|onto|via|per|e\.g\.?|i\.e\.?|(?:by|for|without|while) \w+ing|und"
     r"|oder|mit|der|die|das|von|et|ou|avec|de|du|les?|la|y|o|con|el|los|las|и|или|с|для)$|[(\[{,、，]$"
 )
 """Endings that no sentence has."""
-_LEADING = any_of(
-    r"^(?:since|because|as|while|although|given|to)\b[^,:]{5,120},\s+(?=(?!(?:it|they|this|that|you|we|i)\b)[^,].{20})"
-)
-"""An opening clause that can be dropped without changing the rest."""
 _PASSING = any_of(
     r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)| here$"
     r"|(?<=\w) (?:that )?you(?:'re| are|'ve been) (?:hit|see|gett|hav|fac|experienc|describ)ing(?= \w)"
@@ -226,7 +225,8 @@ def title_of(text: str, context: str = "") -> str:
         return ""
     whole = _ends(_LINES.sub("", text))
     uncut = (whole, _ends(_ASIDE.sub(r"\1", whole)))
-    for part, said in ((one, form(one)) for form in (_ends, _tight) for one in _shorter(whole)):
+    for part in _shorter(whole):
+        said = _ends(part)
         if len(said) + len(WIDE.findall(said)) < 12 or len(said) > TITLE_CHARS or _CHAT.match(said):
             continue
         is_cut_well = part in uncut or (not part.count("`") % 2 and _is_whole(said, context or text))
@@ -235,10 +235,14 @@ def title_of(text: str, context: str = "") -> str:
     return ""
 
 
-def _tight(said: str) -> str:
-    """Return a sentence without the words that a title does not need."""
-    tight = said if _CLAUSES[0].search(said) else _SPARE.sub("", said)
-    return tight if said.startswith("`") else tight.replace("`", "")
+def opening_of(text: str, context: str) -> str:
+    """Return an opening of a sentence that fits in a title and stands alone, or nothing."""
+    pauses, links = ([*breaks.finditer(text, 24, TITLE_CHARS + 2)] for breaks in (_PAUSES, _LINKS))
+    for end in (*reversed(pauses), *links):
+        said = _ends(text[: end.start()])
+        if len(said) <= TITLE_CHARS and _is_closed(said) and stands_alone(said, context):
+            return capitalised(said)
+    return ""
 
 
 def _shorter(text: str) -> Iterator[str]:
@@ -248,8 +252,6 @@ def _shorter(text: str) -> Iterator[str]:
     label, *rest = re.split(r":\s|：|\s[—–-]\s", plain, maxsplit=1)
     if rest and _is_closed(label) and _is_label(label) and is_statement(rest[0], text):
         yield from _shorter(_SAYS.sub("", rest[0]))
-    if (main := _LEADING.sub("", plain)) != plain:
-        yield from _shorter(main)
     for breaks in (*_CLAUSES, _PHRASES, _JOINS) if ENGLISH.search(text) else _CLAUSES:
         for end in reversed([*breaks.finditer(plain, 0, 2 * TITLE_CHARS)]):
             head, kind = _ends(plain[: end.start()]), end.lastgroup or ""
