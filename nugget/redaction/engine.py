@@ -210,7 +210,7 @@ def _judged(view: str, data: bytes, known: bytearray, marks: dict[str, list[int]
             if not parts:
                 continue
             end = parts.end()
-        if kind == "typed-password" and judge.is_told_public(view, start, end):
+        if kind in ("typed-password", "issued-pair") and judge.is_told_public(view, start, end):
             continue
         if family == "prose":
             start, end = _said(view, start, end, kind, list_end)

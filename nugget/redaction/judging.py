@@ -15,9 +15,9 @@ RULES = Path(__file__).with_name("rules")
 _LOOKED_AT = 160
 """Leading characters by which a value is judged."""
 
-_LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
-_WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) for part in _LISTS[:5])
-SAYS, VERBS = (frozenset(part.encode().decode("latin-1").lower().split()) for part in _LISTS[5:7])
+LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
+_WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) for part in LISTS[:5])
+SAYS, VERBS = (frozenset(part.encode().decode("latin-1").lower().split()) for part in LISTS[5:7])
 
 
 def patterns(table: str, *, of_bytes: bool) -> SimpleNamespace:
@@ -29,7 +29,7 @@ def patterns(table: str, *, of_bytes: bool) -> SimpleNamespace:
 
 TABLES = tomllib.loads((RULES / "patterns.toml").read_text("utf-8"))
 IS = patterns("values", of_bytes=False)
-_PUBLIC_NAMES, PUBLIC_KEYS = (*_LISTS[7].split(), *_LISTS[8].split(), "public key"), tuple(_LISTS[8].split())
+_PUBLIC_NAMES, PUBLIC_KEYS = (*LISTS[7].split(), *LISTS[8].split(), "public key"), tuple(LISTS[8].split())
 _ISSUED, _SIGNS = re.compile(r"(?=\D{0,159}+\d)[\W\d_]{0,159}+[^\W\d_]"), frozenset("!#$%&*+?@^~")
 
 

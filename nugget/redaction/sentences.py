@@ -34,10 +34,7 @@ _CLASSES = bytes(
 """A sign for the class of each byte: letters, digits, signs within passwords, signs of code, and others."""
 _ODD = re.compile(rb"0(?:(?<=a0)|(?<=a-0)|-?a|000)|#(?<=[au0]#)[au0]")
 """Classes that follow each other in a secret with digits or signs."""
-_STEMS = tuple(
-    stem.encode() for stem in "pass kennw contrase clave senha mdp wachtwoord parola 密码 パス парол Парол".split()
-)
-"""Parts of words for passwords, after which a plain word may be one."""
+_STEMS = tuple(map(str.encode, judge.LISTS[9].split()))
 _LEAD = re.compile(rb"\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})")
 """A line number, or the rights with which a line of `ls -l` begins."""
 _LONGEST_PART, _ABOVE = 320, 240
@@ -155,7 +152,7 @@ def _words(text: str) -> Iterator[Word]:
         inner = inner.rstrip(_CLOSING)
         end = start + len(inner)
         after, signs = text[end : run.end()], ""
-        if pair := READ.pair.match(inner):
+        if (pair := READ.pair.match(inner)) and (pair["sign"] != "=" or _told_by(pair["name"])):
             yield start, before, pair["name"], pair["sign"]
             inner = pair["value"].lstrip(_OPENING)
             start, before = end - len(inner), pair["sign"]

@@ -145,7 +145,7 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     stop = start + len(given)
     if name.startswith("-"):
         is_help = not view[start - 3 : start].strip()
-        return sign == "=" or (not sign and not is_help and not judge.IS.wordly.match(given))
+        return (sign == "=" and not given.isupper()) or (not sign and not is_help and not judge.IS.wordly.match(given))
     if strong and sign and not compared and len(given) >= 6 and not judge.is_code(given):
         return True
     before = view[max(0, head - 400) : head].replace("\\n", "\n").rpartition("\n")[2]
