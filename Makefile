@@ -18,6 +18,7 @@ check: $(INSTALLED)  ## Lint, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks/*.py
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/lint-imports --no-logo --no-cache --config .importlinter-cycles
 

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -113,8 +114,8 @@ def ask(root: Path, environment: Environment, embedder: Embedder, *, chunks: int
     with Brain(brain, environment=environment) as opened:
         held = opened.index.chunk_count
         opened.ask(asked[0], fresh=False)
-        times = [timed(lambda question=question: opened.ask(question, fresh=False)) for question in asked]
-        alone = [timed(lambda question=question: embedder.embed_query(question)) for question in asked]
+        times = [timed(partial(opened.ask, question, fresh=False)) for question in asked]
+        alone = [timed(partial(embedder.embed_query, question)) for question in asked]
         stages = [opened.ask(Query(question, explain=True), fresh=False).explain for question in asked[:20]]
     limit = {True: "6.00", False: "12.00"}[chunks <= 10_000]
     row(f"question to a server, {held} chunks, p50", statistics.median(times), statistics.median(alone), limit)
@@ -146,7 +147,7 @@ def fill_cache(brain: Path, environment: Environment, embedder: Embedder) -> Non
 
         embed_query = embedder.embed_query
 
-    sync(brain, environment, embedder=Collect())  # type: ignore[arg-type]
+    sync(brain, environment, embedder=Collect())
 
 
 def server_memory(brain: Path) -> float:

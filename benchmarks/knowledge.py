@@ -102,7 +102,7 @@ def heard(part: str) -> str:
     counts = {True: [0, 0], False: [0, 0]}
     for number, one in enumerate(item for item in statements() if item["part"] == part):
         turns = ["Please add a settings page.", "Done, I added it.", one["text"], "You're right, I changed it."]
-        row = {"id": f"statement-{number}", "turns": [*turns, {"edit": "x", "path": "a.py"}]}
+        row: Row = {"id": f"statement-{number}", "turns": [*turns, {"edit": "x", "path": "a.py"}]}
         session = Session(id=row["id"], agent="claude-code", path="", events=dialogue_events(row))
         units = [proposal.unit for proposal in extract_offline(session, now=NOW)]
         said = [unit for unit in units if unit.evidence[0].speaker is Speaker.USER]
@@ -134,7 +134,7 @@ def dialogue_events(row: Row) -> tuple[Event, ...]:
         said = {("user", "agent")[place % 2]: turn} if isinstance(turn, str) else turn
         name = next(iter(said))
         kind, speaker, origin = _DIALOGUE_KINDS[name]
-        more = {field: value for field, value in said.items() if field != name}
+        more: dict[str, Any] = {field: value for field, value in said.items() if field != name}
         uuid = f"{row['id']}-{place}"
         events.append(
             Event(kind=kind, text=said[name], speaker=speaker, origin=origin, uuid=uuid, timestamp=NOW, **more)
@@ -226,8 +226,8 @@ def confidence(names: Sequence[str], units: Sequence[Row]) -> None:
 
 def card() -> Row:
     """Return the card of the shipped judge, whose figures are of models that had not seen the sessions."""
-    stored: Row = json.loads((files("nugget.extraction") / "judge.json").read_text("utf-8"))
-    return stored["card"]
+    stored: Row = json.loads((files("nugget.extraction") / "judge.json").read_text("utf-8"))["card"]
+    return stored
 
 
 def speed() -> None:

@@ -122,10 +122,10 @@ def report(which: str, seed: int, show: str) -> None:
     for context, hits in sorted(contexts.items()):
         print(f"  {context:20}" + "".join(f"  {HALVES[half]} {_share(hits[half])}" for half in (False, True)))
     for half in (False, True):
-        found = [hit for hits in contexts.values() for hit in hits[half]]
-        right = sum(found)
+        every = [hit for hits in contexts.values() for hit in hits[half]]
+        right = sum(every)
         print(
-            f"  {HALVES[half]}: recall {_share(found)}, precision {right / (right + len(spoilt[half])):.3f}, "
+            f"  {HALVES[half]}: recall {_share(every)}, precision {right / (right + len(spoilt[half])):.3f}, "
             f"{len(spoilt[half])} of {counts[half]} look-alikes spoilt"
         )
 

@@ -110,7 +110,7 @@ def measure(folder: Path) -> dict[str, dict[str, float]]:
 def asking(brain: Path, scope: Scope) -> Iterator[dict[str, Callable[[str], list[str]]]]:
     """Yield each way of asking, a function from a question to the documents, best first."""
     names = write_brain(brain, scope)
-    order = {
+    order: dict[str, Callable[..., list[str]]] = {
         "bm25": partial(list_order, lists=("text_rank",)), "vectors": vector_order,
         "rrf": partial(list_order, lists=("vector_rank", "text_rank")), "default": api_order, "shipped": shipped_order,
     }  # fmt: skip

@@ -60,7 +60,7 @@ class Seeded:
         self.model, self._seeds = model, seeds
 
     def embed_query(self, text: str) -> Numbers:
-        return moved(self._seeds, 1, random.Random(text))[0]
+        return moved(self._seeds, 1, random.Random(text)).reshape(-1)
 
 
 def paragraphs() -> list[str]:
@@ -80,7 +80,7 @@ def moved(seeds: Numbers, count: int, chance: random.Random) -> Numbers:
     one, other = (seeds[numbers.integers(len(seeds), size=count)] for _ in range(2))
     share = numbers.random((count, 1), dtype=np.float32)
     found = one * share + other * (1 - share)
-    found += numbers.normal(0, 0.03, found.shape).astype(np.float32)
+    found += np.asarray(numbers.normal(0, 0.03, found.shape), dtype=np.float32)
     return np.ascontiguousarray(found / np.linalg.norm(found, axis=1, keepdims=True))
 
 
@@ -119,7 +119,7 @@ def server_time(server: Any) -> float:
     import psutil
 
     parent = psutil.Process(server.get_pid())
-    total = parent.cpu_times().children_user + parent.cpu_times().children_system  # of those that have ended
+    total: float = parent.cpu_times().children_user + parent.cpu_times().children_system  # of those that have ended
     for process in parent.children():
         with suppress(OSError):
             total += int(Path(f"/proc/{process.pid}/schedstat").read_text("ascii").split()[0]) / 1e9
@@ -147,7 +147,7 @@ STAGES = (
 
 def stages(index: Index, embedder: Seeded, asked: list[str]) -> None:
     """Print the processor time of each stage of a question to the embedded index, in ms; the rest is retrieval's."""
-    spent: Counter[str] = Counter()
+    spent: Any = Counter()
 
     def timed(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def measured(*given: Any, **named: Any) -> Any:
