@@ -144,8 +144,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if _is_passing(claim, said):
         return None
     whole = _with_rest(said, claim, session) if is_user and len(said) < 160 else said
-    is_long = is_user and len(said) > titles.TITLE_CHARS
-    title = _title(claim, said) or _title(claim, whole) or (is_long and titles.opening_of(said, sentence.event.text))
+    title = _title(claim, said) or _title(claim, whole)
     if not title:
         return None
     draft = Draft(anchor=claim, title=title, statement=whole)
@@ -160,12 +159,13 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
 def _title(claim: Claim, said: str) -> str:
     """Return a title for a statement, empty if none stands alone."""
     context = claim.sentence.event.text
-    title = titles.title_of(said, context)
+    whole, is_long = titles.title_of(said, context), len(said) > titles.TITLE_CHARS
+    is_theirs = claim.is_agreed or claim.sentence.channel is Channel.USER
+    title = whole or (titles.opening_of(said, context) if is_long and is_theirs and "?" not in said else "")
     is_vague = any(pattern.search(title) for pattern in (phrases.ERRAND, _UNSURE, phrases.IDLE, FIRST_PERSON))
-    is_clear = claim.is_agreed or claim.sentence.event.tool
+    is_clear = claim.is_agreed or claim.sentence.event.tool or not whole
     if is_vague or not (is_clear or titles.is_statement(title, context)):
         return ""
-    is_theirs = claim.is_agreed or claim.sentence.channel is Channel.USER
     is_short = len(title.split()) < (2 if is_theirs else 3)
     return "" if is_short and not re.search(r"[\u3040-\u9fff]", title) else title
 

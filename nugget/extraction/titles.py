@@ -78,12 +78,6 @@ _CLAUSES = (
     ),
 )
 """The ends of whole parts of a sentence: after a full stop, a dash or colon, or before a conjunction."""
-_JOINS = any_of(
-    r"(?P<comma>,)\s(?:and|or|but)(?: then| also)?\s|\s(?:and|but)\s(?=(?:(?:then|also|always|never|only) )?(?:(?:is"
-    r"|are|was|were|has|have|should|must|can|will|would|does|did)\b|[a-z]+(?:s|ed) (?!(?:and|or|of|to|in|for|from|with"
-    r"|on|at|by)\b)))"
-)
-"""The gap between two clauses with one subject; after a comma, unless in a list, the second one has a verb."""
 _PHRASES = any_of(
     r"\s(?:(?P<not>instead of|rather than)|(?P<that>that|which)|(?P<to>to [a-z]+)|by|for|via|with|using|from|on|at|in"
     r"|during|across|within|under)\s"
@@ -126,6 +120,10 @@ _HANGING = any_of(
     r"|oder|mit|der|die|das|von|et|ou|avec|de|du|les?|la|y|o|con|el|los|las|и|или|с|для)$|[(\[{,、，]$"
 )
 """Endings that no sentence has."""
+_LEADING = any_of(
+    r"^(?:since|because|as|while|although|given|to)\b[^,:]{5,120},\s+(?=(?!(?:it|they|this|that|you|we|i)\b)[^,].{20})"
+)
+"""An opening clause that can be dropped without changing the rest."""
 _PASSING = any_of(
     r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)| here$"
     r"|(?<=\w) (?:that )?you(?:'re| are|'ve been) (?:hit|see|gett|hav|fac|experienc|describ)ing(?= \w)"
@@ -252,7 +250,9 @@ def _shorter(text: str) -> Iterator[str]:
     label, *rest = re.split(r":\s|：|\s[—–-]\s", plain, maxsplit=1)
     if rest and _is_closed(label) and _is_label(label) and is_statement(rest[0], text):
         yield from _shorter(_SAYS.sub("", rest[0]))
-    for breaks in (*_CLAUSES, _PHRASES, _JOINS) if ENGLISH.search(text) else _CLAUSES:
+    if (main := _LEADING.sub("", plain)) != plain:
+        yield from _shorter(main)
+    for breaks in (*_CLAUSES, _PHRASES) if ENGLISH.search(text) else _CLAUSES:
         for end in reversed([*breaks.finditer(plain, 0, 2 * TITLE_CHARS)]):
             head, kind = _ends(plain[: end.start()]), end.lastgroup or ""
             if breaks is _PHRASES:
