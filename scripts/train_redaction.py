@@ -52,7 +52,7 @@ def labelled() -> Iterator[tuple[str, str, Sequence[str]]]:
                 yield "corpus", example.text, example.secrets
         for _, text in lookalikes(1, which):
             yield "corpus", text, ()
-    for file in sorted((SHARED / "transcripts" / "claude-code").glob("*.jsonl")):
+    for file in sorted((SHARED / "transcripts").glob("[ce]*/*.jsonl")):
         for event in read_session(file).events:
             for text in (event.text, event.before, event.after):
                 yield "transcripts", text or "", ()
