@@ -44,7 +44,7 @@ def _after_break(char: str) -> str:
 
 
 def _is_telling(secret: str) -> bool:
-    """Return True for a secret that is no word, and therefore a secret wherever it occurs."""
+    """Return True for a secret that is not a word, and therefore a secret wherever it occurs."""
     mixed = any(map(str.isalpha, secret)) and not (secret.isalpha() and len(secret) < 20)
     return mixed and _SHORTEST <= len(secret) <= 4096
 

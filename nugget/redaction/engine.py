@@ -47,7 +47,7 @@ _JUDGES: dict[str, Callable[[str], bool]] = {
 }
 """Tests of a found value by the file of its rule; the kinds of the next table have another test."""
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
-    **{kind: getattr(judge, test, bool) for test, kinds in judge.TABLES["tests"].items() for kind in kinds.split()},
+    **{kind: getattr(judge, test) for test, kinds in judge.TABLES["tests"].items() for kind in kinds.split()},
     "license-key": lambda value: value == value.upper() and not value.replace("-", "").isalpha(),
     "byte-key": lambda value: bool(judge.IS.bytes.match(value)),
     "api-key": _JUDGES["settings"],
@@ -152,7 +152,7 @@ def issued_secrets(view: str) -> Iterator[Span]:
     for start, end, rule in chain(
         _judged(view, data, known, marks),
         named_secrets(view, chain.from_iterable(places(small, stem) for stem in STEMS), known),
-        sentence_secrets(data, known),
+        sentence_secrets(view, data, known),
         chain.from_iterable(_READERS[kind](view, sorted(marks[kind]), known) for kind in _READERS if marks[kind]),
         _shaped(view, data, known),
     ):

@@ -15,9 +15,9 @@ RULES = Path(__file__).with_name("rules")
 _LOOKED_AT = 160
 """Leading characters by which a value is judged."""
 
-LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
-_WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) for part in LISTS[:5])
-SAYS, VERBS = (frozenset(part.encode().decode("latin-1").lower().split()) for part in LISTS[5:7])
+_LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
+_WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) for part in _LISTS[:5])
+SAYS, VERBS = (frozenset(part.encode().decode("latin-1").lower().split()) for part in _LISTS[5:7])
 
 
 def patterns(table: str, *, of_bytes: bool) -> SimpleNamespace:
@@ -29,8 +29,14 @@ def patterns(table: str, *, of_bytes: bool) -> SimpleNamespace:
 
 TABLES = tomllib.loads((RULES / "patterns.toml").read_text("utf-8"))
 IS = patterns("values", of_bytes=False)
-_PUBLIC_NAMES, PUBLIC_KEYS = (*LISTS[7].split(), *LISTS[8].split(), "public key"), tuple(LISTS[8].split())
+PUBLIC_KEYS = tuple(_LISTS[8].split())
+_PUBLIC_NAMES = (*_LISTS[7].split(), *PUBLIC_KEYS, "public key")
+PASSWORD_STEMS = tuple(map(str.encode, _LISTS[9].split()))
 _ISSUED, _SIGNS = re.compile(r"(?=\D{0,159}+\d)[\W\d_]{0,159}+[^\W\d_]"), frozenset("!#$%&*+?@^~")
+
+
+is_found = bool
+"""The test of kinds whose pattern is enough."""
 
 
 def is_not_placeholder(value: str, letters: int = 4) -> bool:
@@ -98,7 +104,7 @@ def is_unknown_token(value: str) -> bool:
 
 
 def is_random_word(value: str) -> bool:
-    """Return True for a random word that is no name, no address and no base64 of data."""
+    """Return True for a random word that is not a name, an address or base64 of data."""
     letters = value.replace("_", "").replace("-", "")
     if not (26 <= len(value) <= 512 and letters.isalnum() and value.isascii()) or IS.address.match(value):
         return False
@@ -132,7 +138,7 @@ def is_random_pair(value: str) -> bool:
 
 
 def is_generated(value: str, *, quoted: bool) -> bool:
-    """Return True for a value that a machine made and that is no code and no digest."""
+    """Return True for a value that a machine made and that is neither code nor a digest."""
     if len(value) < 12 or " " in value or IS.digest.match(value) or not is_not_placeholder(value):
         return False
     named = IS.named.fullmatch(value) or ((not quoted or "." in value) and is_code(value))
@@ -179,7 +185,7 @@ def is_given_password(value: str, *, in_url: bool = False) -> bool:
 
 @lru_cache(maxsize=64)
 def is_strong(value: str) -> bool:
-    """Return True for a password that is no word of a sentence: letters with digits, or with signs within."""
+    """Return True for a password that could not be a word of a sentence: letters with digits, or with signs within."""
     letters = value.replace("-", "")
     scrambled = letters.isalpha() and len(value) >= 10 and (is_scrambled(letters) or is_unspeakable(value))
     signed = is_issued(value) or (not _SIGNS.isdisjoint(value[1:-1]) and any(map(str.isalpha, value)))

@@ -22,7 +22,7 @@ _TESTS = (
     judge.is_stop_word,
 )  # fmt: skip
 _STRENGTHS = "hex", "is_scrambled", "is_strong", "is_coined", "number", "plain"
-"""Forms of words, of which the first is combined with what stands around a word."""
+"""Forms of words; the first that a word has is combined with what stands around it."""
 _KINDS = {"password": "password", "code": "pin", "key": "token", "login": "password"}
 _CLASSES = bytes(
     ord(
@@ -34,7 +34,6 @@ _CLASSES = bytes(
 """A sign for the class of each byte: letters, digits, signs within passwords, signs of code, and others."""
 _ODD = re.compile(rb"0(?:(?<=a0)|(?<=a-0)|-?a|000)|#(?<=[au0]#)[au0]")
 """Classes that follow each other in a secret with digits or signs."""
-_STEMS = tuple(map(str.encode, judge.LISTS[9].split()))
 _LEAD = re.compile(rb"\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})")
 """A line number, or the rights with which a line of `ls -l` begins."""
 _LONGEST_PART, _ABOVE = 320, 240
@@ -52,10 +51,9 @@ Suspect = tuple[int, int, str, frozenset[str]]
 """Start and end, in bytes, of a word that could be a secret, the kind that it would be, and its features."""
 
 
-def sentence_secrets(data: bytes, known: bytearray) -> Iterator[Span]:
-    """Yield the secrets in the sentences of a text, in UTF-8; `known` marks what has been found."""
+def sentence_secrets(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
+    """Yield the secrets in the sentences of a view, whose bytes are `data`; `known` marks what has been found."""
     weights, least = _trained()
-    view = data.decode("latin-1")
     for start, end, kind, features in suspects(data):
         if known.find(0, start, end) >= 0:
             score = weights[""] + sum(weights.get(name, 0.0) for name in features)
@@ -73,7 +71,7 @@ def _trained() -> tuple[Mapping[str, float], float]:
 def suspects(data: bytes) -> Iterator[Suspect]:
     """Yield the words that could be secrets in the sentences of a text, in UTF-8."""
     classes, small = data.translate(_CLASSES), data.lower()
-    begins = {begin for stem in _STEMS for begin in _lines(small, partial(small.find, stem))}
+    begins = {begin for stem in judge.PASSWORD_STEMS for begin in _lines(small, partial(small.find, stem))}
     for _ in range(_BELOW):  # the answer may stand in one of the next lines
         begins.update([data.find(b"\n", begin) + 1 for begin in begins])
     begins.update(_lines(classes, lambda at: found.start() if (found := _ODD.search(classes, at)) else -1))

@@ -58,7 +58,7 @@ def _meaning(name: str) -> str:
     is_password = bool(parts and READ.password.search(parts[-1]) and parts[0][:4] not in ("hash", "test"))
     is_variable = is_password and name.isupper()  # as in `CACHE_INDEX_PASSWORD`
     others = judge.OTHER_NAMES & set(parts[-1:] if is_variable else parts[is_password:])
-    if not parts or others - judge.LAST_NAMES or others & set(parts[-1:]):
+    if not parts or name.lower().endswith(judge.PUBLIC_KEYS) or others - judge.LAST_NAMES or others & set(parts[-1:]):
         return ""
     if any(map(READ.password.search, parts)):
         return "password" if READ.password.search(parts[-1]) else "part"
@@ -81,11 +81,7 @@ def _named(view: str, at: int, seen: set[int]) -> Span | None:
     seen.add(after)
     name = view[head:after]
     meaning = "" if view[max(0, head - 9) : head] == "checksum/" else _meaning(name)
-    if (
-        not meaning
-        or name.lower().endswith(judge.PUBLIC_KEYS)
-        or (meaning in ("key", "token") and view[max(0, head - 7) : head].lower().endswith(_PUBLIC))
-    ):
+    if not meaning or (meaning in ("key", "token") and view[max(0, head - 7) : head].lower().endswith(_PUBLIC)):
         return None
     rule = "name.password" if meaning in ("password", "part") else "name.secret"
     near = view[after : after + 60].lower()
