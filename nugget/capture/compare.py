@@ -80,7 +80,7 @@ class ProposedChange:
 
     @property
     def is_new(self) -> bool:
-        """Whether the brain has no such file yet."""
+        """True if the brain has no such file yet."""
         return self.before is None
 
 

@@ -69,7 +69,7 @@ class Claim:
 
     @property
     def is_agreed(self) -> bool:
-        """Whether the claim is an offer that the person accepted, or the option that they chose."""
+        """True if the claim is an offer that the person accepted, or the option that they chose."""
         return bool(self.features["offer accepted"] or self.features["option chosen"])
 
     @property

@@ -98,7 +98,7 @@ class _Traces:
         return self.is_written_in_time(change.path)
 
     def moved(self, source: str, target: str) -> str | None:
-        """Return the new path of a file, or None if there is no sign that it was moved."""
+        """Return the new path of a file, or None without a sign that it was moved."""
         if self.root is None:
             return target
         for place in (target, f"{target}/{source.rpartition('/')[2]}"):

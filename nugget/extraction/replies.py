@@ -230,7 +230,7 @@ def _is_taken_out(quote: str, session: Session) -> bool:
 def proposal_of(
     entry: Mapping[str, Any], shown: PromptTexts, session: Session, settings: Settings, *, now: datetime
 ) -> Proposal | str:
-    """Return the proposal for an entry of a reply, or why there is none."""
+    """Return the proposal for an entry of a reply, or the reason for refusing it."""
     allow = allow_list(settings)
     title, body = capitalised(" ".join(cleaned(entry["title"], allow).split())), cleaned(entry["body"], allow)
     found = proved(title, body, entry, shown, session)

@@ -140,7 +140,7 @@ def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
 
 
 def check_token(host: str, token: str | None) -> None:
-    """Raise UsageError if other machines can reach a host and there is no token."""
+    """Raise UsageError if other machines can reach a host without a token."""
     if not is_loopback(host) and not token:
         hint = "Leave out --no-token, or listen on 127.0.0.1."
         raise UsageError(f"Other machines can reach {host}, so a token is needed.", hint=hint)
@@ -242,7 +242,7 @@ def run(app: Any, listening: socket.socket) -> None:
 
 
 def _access_line(url: str, session: AgentSession, token: str | None) -> str:
-    """Return a `curl` command without the token itself, or a warning if there is no token."""
+    """Return a `curl` command without the token itself, or a warning without a token."""
     environment = session.environment
     if token is None:
         spends = f" and spend up to ${session.settings.http_max_usd_per_day:.2f} a day with your key"

@@ -218,7 +218,7 @@ def _read_database(file: Path) -> str:
 
 
 def notes_of_export(text: str, *, path: str) -> Iterator[Proposal | Problem]:
-    """Return the notes of a JSON or JSON lines file, or the reason why there are none."""
+    """Return the notes of a JSON or JSON lines file, or the reason why it holds none."""
     try:
         lines = [line for line in text.split("\n") if line.strip()] if path.endswith(".jsonl") else []
         value: Any = [json.loads(line) for line in lines] if lines else json.loads(text)

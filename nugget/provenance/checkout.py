@@ -51,7 +51,7 @@ class Checkout:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the repository is bare."""
+        """True if the repository is bare."""
         return self.workspace.common_dir is not None and not (self.workspace.root / ".git").exists()
 
     def exists(self, path: str) -> bool:

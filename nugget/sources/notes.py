@@ -237,7 +237,7 @@ def redacting(settings: Settings) -> Callable[[str], str]:
 
 
 def check_identity(text: str | None) -> None:
-    """Raise UsageError for an identity that is not valid in a path; None is no identity."""
+    """Raise UsageError for an identity that is not valid in a path; None stands for none."""
     if text is not None and (not is_name(text, most=64) or ".." in text):
         hint = "Use 1 to 64 letters, digits, `-`, `_` and `.`, such as claude-code."
         raise UsageError(f"{text!r} cannot be an identity.", hint=hint)

@@ -30,7 +30,7 @@ _DONE = {
 
 
 def waiting(site: Site, request: Request) -> Response:
-    """Go to the oldest waiting proposal, or say that there is none."""
+    """Go to the oldest waiting proposal, or say that nothing waits."""
     if found := site.proposals(site.session.ready()):
         return RedirectResponse(f"/review/{found[0].branch}?{request.url.query}".rstrip("?"), 303)
     return render(site, request, "nothing", done=request.query_params if comes_from_here(request) else {})

@@ -163,7 +163,7 @@ class Index(IndexReader):
 
     @property
     def _has_numpy(self) -> bool:
-        """Whether numpy is faster than SQLite alone: never for a small index, or if it is not imported yet."""
+        """True if numpy is faster than SQLite alone: never for a small index, or if it is not imported yet."""
         return self.chunk_count > SMALL_INDEX_CHUNKS and "numpy" in sys.modules
 
     def _postings(self, kind: str, terms: Sequence[str]) -> Any:
@@ -346,7 +346,7 @@ def read_home(home: Path) -> Index:
 
 
 def read_memory(home: Path, identity: str) -> Index:
-    """Open the index of an identity's memory for reading; create it if there is none."""
+    """Open the index of an identity's memory for reading; create it if necessary."""
     open_memory(home, identity).close()
     index = Index(memory_index_file(home, identity))
     if index.meta("identity") != identity:

@@ -208,7 +208,7 @@ def empty_home() -> sqlite3.Connection:
 
 
 def open_read_only(home: Path) -> sqlite3.Connection | None:
-    """Return the machine's index without waiting for locks, or None if there is none of this version."""
+    """Return the machine's index without waiting for locks, or None if it is missing or of another version."""
     with suppress(sqlite3.Error):
         connection = sqlite3.connect(f"{home_index_file(home).as_uri()}?mode=ro", uri=True, timeout=0.1)
         with suppress(sqlite3.Error):

@@ -68,7 +68,7 @@ class IngestRun:
 
     @property
     def changed(self) -> bool:
-        """Whether ingest changed the index."""
+        """True if ingest changed the index."""
         return bool(self.added or self.modified or self.removed)
 
     def clean(self, text: str) -> str:

@@ -64,7 +64,7 @@ class SyncResult:
 
     @property
     def changed(self) -> bool:
-        """Whether the sync changed the index."""
+        """True if the sync changed the index."""
         return bool(self.added or self.modified or self.moved or self.removed or self.rebuilt)
 
 

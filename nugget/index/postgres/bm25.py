@@ -135,7 +135,7 @@ class Item:
 
     @property
     def is_placed(self) -> bool:
-        """Whether the positions of the terms matter."""
+        """True if the positions of the terms matter."""
         return len(self.terms) > 1 or not self.in_parts
 
 

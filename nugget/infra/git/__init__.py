@@ -19,7 +19,7 @@ from pathlib import Path
 from nugget.infra.git.process import environment, run, start
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""The id of the tree without files, to compare with if there is no commit."""
+"""The id of the tree without files, to compare with before the first commit."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _LATEST_S = 253_370_764_800
 """9999-01-01, so that it is a date in every time zone."""

@@ -94,7 +94,7 @@ def only_writer(repo: Path, *, wait_s: float = 60.0) -> Iterator[Path]:
 
 
 def finish_pending(repo: Path) -> None:
-    """Finish the change of a killed command; cheap if there is none.
+    """Finish the change of a killed command; cheap without one.
 
     It is left for later if another command is at work, or the disk is full.
     """
