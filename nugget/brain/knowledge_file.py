@@ -18,7 +18,7 @@ from io import StringIO
 
 from nugget.brain import frontmatter
 from nugget.brain.frontmatter import Fields, Split, nodes, shown, split
-from nugget.markdown import left_out, title_of
+from nugget.markdown import size_problem, title_of
 from nugget.markdown.chunking import trim
 from nugget.models import (
     Evidence,
@@ -94,7 +94,7 @@ def parse(text: str, *, path: str) -> Parsed:
     except YAMLRefused as broken:
         return Parsed(unit=None, problems=(Problem(path=path, reason=str(broken), line=broken.line),))
     unit = _unit(fields, parts, path=path)
-    if reason := left_out(parts.body):
+    if reason := size_problem(parts.body):
         fields.wrong(None, reason, Severity.WARNING)
     problems = tuple(sorted(dict.fromkeys(fields.problems), key=lambda problem: problem.line or 0))
     if any(problem.severity is Severity.ERROR for problem in problems):

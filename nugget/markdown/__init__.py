@@ -88,8 +88,8 @@ def chunk_markdown(body: str, *, title: str, count_tokens: CountTokens = estimat
     return list(itertools.islice(_chunks(body, title, count_tokens), MAX_CHUNKS))
 
 
-def left_out(body: str) -> str | None:
-    """Return the text of a problem if a body is too long to be indexed whole."""
+def size_problem(body: str) -> str | None:
+    """Return why a body is too long to be indexed whole, or None."""
     lines = plain_line_ends(body).count("\n") + 1
     if lines > MAX_LINES:
         return f"has {lines:,} lines; only the first {MAX_LINES:,} are indexed: split it into several files"
@@ -108,11 +108,11 @@ def _chunks(body: str, title: str, count_tokens: CountTokens) -> Iterator[Chunk]
     position = 0
     for group in _join_small(list(_sections(lines, tokens, title=title, count_tokens=count_tokens))):
         first, last = group[0], group[-1]
-        crumbs = _common(section.crumbs for section in group)
+        crumbs = _shared_crumbs(section.crumbs for section in group)
         if len(group) == 1 and first.size_tokens > MAX_TOKENS:
             cutter = Cutter(lines=lines, tokens=tokens, count_tokens=count_tokens)
-            atoms = list(cutter.blocks(first.blocks, first.content, first.end, first.token_end))
-            texts = list(pack(atoms, count_tokens=count_tokens)) or [""]
+            blocks = list(cutter.blocks(first.blocks, first.content, first.end, first.token_end))
+            texts = list(pack(blocks, count_tokens=count_tokens)) or [""]
         else:
             start = first.content if crumbs == first.crumbs else first.start
             texts = [trim("\n".join(lines[start : last.end]))]
@@ -152,12 +152,10 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _common(paths: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    first, *others = paths
-    for other in others:
-        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, other, strict=False))
-        first = tuple(crumb for crumb, _ in same)
-    return first
+def _shared_crumbs(paths: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the longest beginning that all heading paths have in common."""
+    levels = itertools.takewhile(lambda crumbs: len(set(crumbs)) == 1, zip(*paths, strict=False))
+    return tuple(crumbs[0] for crumbs in levels)
 
 
 def _sections(
@@ -226,7 +224,7 @@ def _join_back(groups: list[list[_Section]], sizes: list[int]) -> None:
     if len(groups) < 2 or sizes[-1] >= MIN_TOKENS or sizes[-2] + sizes[-1] > MAX_TOKENS:
         return
     parent = groups[-1][0].crumbs[:-1]
-    shared = _common(section.crumbs for section in [*groups[-2], groups[-1][0]])
+    shared = _shared_crumbs(section.crumbs for section in [*groups[-2], groups[-1][0]])
     # Joining a deeper section would lose its headings, which are only in its breadcrumb.
     if groups[-2][0].level <= groups[-1][0].level and len(shared) >= max(1, len(parent)):
         last, last_size = groups.pop(), sizes.pop()

@@ -45,14 +45,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutter:
-    """Cuts a long section into small atoms, which together are its text."""
+    """Cuts a long section into small blocks, which together are its text."""
 
     lines: Sequence[str]
     tokens: Sequence[Token]
     count_tokens: CountTokens
 
     def blocks(self, starts: Sequence[tuple[int, int]], start: int, end: int, token_end: int) -> Iterator[Block]:
-        """Yield the atoms of lines `start` to `end`, in which blocks start at the given (line, token) indexes."""
+        """Yield the blocks of lines `start` to `end`; `starts` are the (line, token) indexes of its own."""
         yield from self.gap(start, starts[0][0] if starts else end)
         for (from_line, from_token), (to_line, to_token) in itertools.pairwise([*starts, (end, token_end)]):
             block_end = (self.tokens[from_token].map or [0, to_line])[1]
@@ -63,12 +63,12 @@ class Cutter:
                 yield from self.block(from_line, to_line, from_token, to_token)
 
     def gap(self, start: int, end: int) -> Iterator[Block]:
-        """Yield the atoms of lines that belong to no block, such as link definitions."""
+        """Yield lines that markdown counts as no block, such as link definitions."""
         if any(map(str.strip, self.lines[start:end])):
             yield from self.text("\n".join(self.lines[start:end]) + "\n", (_AFTER_LINE,))
 
     def block(self, start: int, end: int, token_start: int, token_end: int) -> Iterator[Block]:
-        """Yield the atoms of one block: itself, or the blocks in it, or its lines or sentences."""
+        """Yield one block whole, or the blocks in it, or its lines or sentences."""
         text = "\n".join(self.lines[start:end]) + "\n"
         token, size = self.tokens[token_start], self.count_tokens(text)
         if size <= (MAX_CODE_TOKENS if token.type == "fence" else _ROOM):
@@ -111,17 +111,17 @@ class Cutter:
         """Yield lines cut into even parts, each between `opening` and `closing` except at the outer ends."""
         frame = self.count_tokens(opening) + self.count_tokens(closing)
         room = max(MAX_TOKENS // 2, MAX_TOKENS - frame)
-        atoms = list(self.text(inside, (_AFTER_LINE,), room=room))
-        total = sum(atom.size_tokens for atom in atoms)
+        blocks = list(self.text(inside, (_AFTER_LINE,), room=room))
+        total = sum(block.size_tokens for block in blocks)
         even = total / -(-total // room) if total else 0
         parts, size = [""], 0
-        for atom in atoms:
+        for block in blocks:
             is_good_break = parts[-1].endswith("\n\n") and size > even * 0.75
-            if parts[-1] and (size >= even or is_good_break or size + atom.size_tokens > room):
+            if parts[-1] and (size >= even or is_good_break or size + block.size_tokens > room):
                 parts.append("")
                 size = 0
-            parts[-1] += atom.text
-            size += atom.size_tokens
+            parts[-1] += block.text
+            size += block.size_tokens
         for number, part in enumerate(parts):
             is_last = number == len(parts) - 1
             text = (first if number == 0 else opening) + part + ("" if part.endswith("\n") or is_last else "\n")
@@ -163,18 +163,18 @@ def _split_after(text: str, boundary: re.Pattern[str]) -> list[str]:
     return [text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if start < end]
 
 
-def pack(atoms: Sequence[Block], *, count_tokens: CountTokens) -> Iterator[str]:
-    """Yield texts filled with atoms, in order, each starting with the end of the previous one."""
+def pack(blocks: Sequence[Block], *, count_tokens: CountTokens) -> Iterator[str]:
+    """Yield texts filled with blocks, in order, each starting with the end of the previous one."""
     runs: list[list[Block]] = []
     sizes: list[int] = []
-    for atom in atoms:
-        fits = runs and sizes[-1] + atom.size_tokens <= _ROOM and not atom.starts_chunk
-        if fits or (runs and not atom.text.strip()):
-            runs[-1].append(atom)
-            sizes[-1] += atom.size_tokens
+    for block in blocks:
+        fits = runs and sizes[-1] + block.size_tokens <= _ROOM and not block.starts_chunk
+        if fits or (runs and not block.text.strip()):
+            runs[-1].append(block)
+            sizes[-1] += block.size_tokens
         else:
-            runs.append([atom])
-            sizes.append(atom.size_tokens)
+            runs.append([block])
+            sizes.append(block.size_tokens)
     if len(runs) > 1 and sizes[-1] < MIN_TOKENS and sizes[-2] + sizes[-1] <= MAX_TOKENS:
         last, last_size = runs.pop(), sizes.pop()
         runs[-1].extend(last)
@@ -182,9 +182,10 @@ def pack(atoms: Sequence[Block], *, count_tokens: CountTokens) -> Iterator[str]:
     before = ""
     for run, size in zip(runs, sizes, strict=True):
         room = min(OVERLAP_TOKENS, MAX_TOKENS - size)
-        yield trim(_ending(before, budget_tokens=room, count_tokens=count_tokens) + "".join(a.text for a in run))
-        prose = list(itertools.takewhile(lambda atom: atom.is_prose, reversed(run)))
-        before = "".join(atom.text for atom in reversed(prose))
+        overlap = _ending(before, budget_tokens=room, count_tokens=count_tokens)
+        yield trim(overlap + "".join(block.text for block in run))
+        prose = list(itertools.takewhile(lambda block: block.is_prose, reversed(run)))
+        before = "".join(block.text for block in reversed(prose))
 
 
 def _ending(prose: str, *, budget_tokens: int, count_tokens: CountTokens) -> str:

@@ -22,7 +22,7 @@ from nugget.brain.frontmatter import Fields, nodes, split
 from nugget.config import Environment, Settings, expanded, user_home
 from nugget.errors import GitError, KnowledgeError, TranscriptError, UsageError
 from nugget.infra import git
-from nugget.markdown import left_out, title_of
+from nugget.markdown import size_problem, title_of
 from nugget.models import Problem, Relation, RelationType, Severity, SourceName, Unit
 from nugget.settings import YAMLRefused
 from nugget.sources import UnitFiles, UnitsRead, list_folder, mapping_of, read_document
@@ -74,7 +74,7 @@ def read_note(
     prose = _FENCED.sub("", body) if "#" in body or "](" in body or "[[" in body else ""
     tags = (tag.lstrip("#").strip() for tag in (*listed("tags", "tag"), *re.findall(_TAG_IN_TEXT, prose)))
     links = _links(prose)
-    reasons = [left_out(body)]
+    reasons = [size_problem(body)]
     if len(links) > MAX_LINKS:
         reasons.append(f"has {len(links):,} links; only the first {MAX_LINKS:,} are followed")
     problems += [Problem(path=key, reason=why, severity=Severity.WARNING) for why in reasons if why]
