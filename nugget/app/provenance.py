@@ -32,7 +32,7 @@ from nugget.provenance import (
     find_nugget,
     nugget_types,
     nuggets_below,
-    opened_index,
+    open_index,
     reviewed_units,
     stale_reasons,
 )
@@ -84,7 +84,7 @@ class Provenance:
     ) -> tuple[list[Nugget], Mapping[str, StaleReason], int]:
         """Return nuggets, newest session first, why some are stale, and how many there are in all."""
         chosen = nugget_types(types)
-        with opened_index(self.environment.home) as connection:
+        with open_index(self.environment.home) as connection:
             is_known = partial(stored.is_known, connection)
             workspace, path = find_workspace_of(file, folder=self.folder, is_known=is_known)
             checkout = Checkout(workspace)
@@ -175,7 +175,7 @@ class Provenance:
 
     @contextmanager
     def _workspace(self) -> Iterator[tuple[sqlite3.Connection, Workspace]]:
-        with opened_index(self.environment.home) as connection:
+        with open_index(self.environment.home) as connection:
             is_known = partial(stored.is_known, connection)
             yield connection, find_workspace_of(None, folder=self.folder, is_known=is_known)[0]
 

@@ -25,7 +25,7 @@ from nugget.infra import files
 from nugget.infra.workspace import Workspace, WorkspaceFinder
 from nugget.models import EventKind, Session, SessionFile
 from nugget.models.nuggets import FileTouch, Nugget
-from nugget.provenance import opened_index
+from nugget.provenance import open_index
 from nugget.sources import nugget_store, parse_timestamp
 from nugget.sources.condense import Exchange
 from nugget.sources.sessions import ERASED, archive_file, find_sessions, read_whole_session
@@ -109,7 +109,7 @@ def list_sessions(
     """
     home = asked.environment.home
     workspace = asked.workspace()
-    with opened_index(home) as connection:
+    with open_index(home) as connection:
         with suppress(IndexUnavailable, sqlite3.Error):
             read_new_logs(connection, asked.environment, asked.settings, asked.brain.path if asked.brain else None)
             if len(underived := events.underived_sessions(connection)) <= INLINE_FILES:
@@ -149,7 +149,7 @@ def find_session(asked: Provenance, name: str) -> KnownSession:
     known = replace(found[0], session=session, exchanges=exchanges, is_archived=is_archived, problem=problem)
     if known.store_file is None:
         return known
-    with opened_index(asked.environment.home) as connection:
+    with open_index(asked.environment.home) as connection:
         touches = tuple(provenance.touches_of(connection, known.store_file))
         learned = tuple(provenance.nugget_list(connection, known.workspace or "", session=known.id))
         return replace(known, touches=touches, learned=learned)

@@ -34,7 +34,7 @@ from nugget.infra.workspace import Workspace, find_workspace, relative_path
 from nugget.models import EventKind, Scope, Session, SessionFile
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.redaction import is_excluded_project, redact
-from nugget.sources import nugget_store as provenance
+from nugget.sources import nugget_store as store
 from nugget.text import content_hash, shorten
 
 if TYPE_CHECKING:
@@ -82,19 +82,18 @@ def prepare(
     if until is not None and not matched:
         return None
     intents, reasons = _intents(matched, staged), _reasons(matched, staged)
-    made = messages.draft(staged, intents=intents, reasons=reasons)
+    message = messages.draft(staged, intents=intents, reasons=reasons)
     notes = []
     if llm is not None:
         try:
-            made = messages.worded(llm, staged, made, intents, reasons, settings=settings)
+            message = messages.draft_with_llm(llm, staged, message, intents, reasons, settings=settings)
         except LLMUnavailable as error:
             notes.append(f"{error} The message was made by rules.")
-    ends = messages.trailers(
+    trailers = messages.trailers(
         attribution, sessions=[record.session for record in matched], co_authors=settings.commit_co_author,
         name=author_name(workspace.root, variables=variables),
     )  # fmt: skip
-    message = messages.rendered(made, ends)
-    return Commit(sessions=tuple(matched), message=message, notes=tuple(notes))
+    return Commit(sessions=tuple(matched), message=messages.render(message, trailers), notes=tuple(notes))
 
 
 def _recent_sessions(
@@ -105,15 +104,15 @@ def _recent_sessions(
     from nugget.sources.sessions import find_sessions
 
     since = (now - timedelta(days=settings.commit_recent_days)).timestamp()
-    named = {name for file in staged for name in (file.path, file.previous) if name}
-    files = {file: file.stat().st_mtime for file in provenance.session_files(environment.home, workspace.identity)}
-    known = {file.stem: mtime for file, mtime in files.items()}
+    paths = {name for file in staged for name in (file.path, file.previous) if name}
+    files = {file.stem: file for file in store.session_files(environment.home, workspace.identity)}
+    stored_at = {name: file.stat().st_mtime for name, file in files.items()}
     transcripts = reversed(list(find_sessions(environment, settings.capture_agents)))
-    news = [one for one in transcripts if one.mtime >= since and known.get(one.id, 0.0) + _SLACK_S < one.mtime]
-    fresh = {record.session: record for record in _read_transcripts(news, workspace, named, settings, until)}
-    newest = sorted((file for file in files if file.stem not in fresh), key=lambda file: -files[file])
-    stored = _read_stored((file for file in newest if files[file] >= since), named)
-    touching = [one for one in (*fresh.values(), *stored) if any(touch.path in named for touch in one.touches)]
+    news = [one for one in transcripts if one.mtime >= since and stored_at.get(one.id, 0.0) + _SLACK_S < one.mtime]
+    fresh = {record.session: record for record in _read_transcripts(news, workspace, paths, settings, until)}
+    recent = [file for name, file in files.items() if stored_at[name] >= since and name not in fresh]
+    stored = _read_stored(recent, paths)
+    touching = [one for one in (*fresh.values(), *stored) if any(touch.path in paths for touch in one.touches)]
     return sorted((one for one in touching if _moment(one).timestamp() >= since), key=_moment, reverse=True)
 
 
@@ -121,15 +120,15 @@ def _moment(record: SessionRecord) -> datetime:
     return record.ended or record.started or datetime.fromtimestamp(0, UTC)
 
 
-def _read_stored(files: Iterable[Path], named: set[str]) -> Iterator[SessionRecord]:
+def _read_stored(files: Iterable[Path], paths: set[str]) -> Iterator[SessionRecord]:
     """Yield the stored sessions whose files mention one of the paths, without parsing the others."""
     for file in files:
         with suppress(Exception):
-            if _holds(file, named):
-                yield provenance.read_session_file(file)[0]
+            if _mentions(file, paths):
+                yield store.read_session_file(file)[0]
 
 
-def _holds(file: Path, names: Iterable[str]) -> bool:
+def _mentions(file: Path, names: Iterable[str]) -> bool:
     """Return whether a JSON file contains one of the names, escaped or not."""
     content = file.read_bytes()
     forms = (json.dumps(name, ensure_ascii=is_ascii)[1:-1] for name in names for is_ascii in (True, False))
@@ -137,14 +136,14 @@ def _holds(file: Path, names: Iterable[str]) -> bool:
 
 
 def _read_transcripts(
-    files: Iterable[SessionFile], workspace: Workspace, named: set[str], settings: Settings, until: float | None
+    files: Iterable[SessionFile], workspace: Workspace, paths: set[str], settings: Settings, until: float | None
 ) -> Iterator[SessionRecord]:
     from nugget.extraction.file_changes import file_touches
     from nugget.extraction.places import Places
     from nugget.sources.sessions import read_any
 
     roots = [workspace, *(replace(workspace, root=folder) for folder in git.checkouts(workspace.root))]
-    names = {name.rpartition("/")[2] for name in named}
+    names = {name.rpartition("/")[2] for name in paths}
     most_bytes = _MAX_BYTES if until is None else _MAX_BYTES_IN_HOOK
     parsed = 0
     for file in files:
@@ -152,7 +151,7 @@ def _read_transcripts(
             return
         with suppress(Exception):  # no transcript, however odd, may cost a person their commit message
             is_plain = file.path.is_file() and not file.is_shared and file.path.suffix != ".zst"
-            if file.size > most_bytes or (is_plain and not _holds(file.path, names)):
+            if file.size > most_bytes or (is_plain and not _mentions(file.path, names)):
                 continue
             parsed += 1
             session = read_any(file)
@@ -171,19 +170,19 @@ def _record(session: Session, roots: Sequence[Workspace], touches: Sequence[File
         session=session.id, workspace=roots[0].identity, agent=session.agent,
         title=redact(session.title or "").text, first_prompt=redact(prompts[0][:_MAX_PROMPT]).text if prompts else "",
         started=session.started, ended=session.ended, branch=session.branch, transcript=session.path,
-        records=session.records, touches=tuple(touches), nuggets=tuple(_prompted(session, roots)),
+        records=session.records, touches=tuple(touches), nuggets=tuple(_edit_intents(session, roots)),
     )  # fmt: skip
 
 
-def _prompted(session: Session, roots: Sequence[Workspace]) -> Iterator[Nugget]:
+def _edit_intents(session: Session, roots: Sequence[Workspace]) -> Iterator[Nugget]:
     """Yield the prompt of each edit of a file as an intent that is scoped to the file."""
     prompt = ""
     for event in session.events:
         if event.kind is EventKind.PROMPT:
             prompt = redact(event.text[:_MAX_PROMPT]).text
         elif event.kind is EventKind.FILE_EDIT and event.path and prompt:
-            named = (relative_path(root, event.path, folder=session.cwd) for root in roots)
-            if path := next(filter(None, named), None):
+            paths = (relative_path(root, event.path, folder=session.cwd) for root in roots)
+            if path := next(filter(None, paths), None):
                 yield Nugget(
                     id="", type=NuggetType.INTENT, summary=shorten(prompt, SUMMARY_CHARS), confidence=0.5,
                     session=session.id, scope=Scope(path=path), source_prompt=prompt,
@@ -236,13 +235,13 @@ def write_message(file: Path, make: Callable[[], Commit | None]) -> bool:
     Returns whether the file was written.
     """
     content = file.read_bytes()
-    if _says_something(content.decode("utf-8", "replace")) or (commit := make()) is None:
+    if _has_message(content.decode("utf-8", "replace")) or (commit := make()) is None:
         return False
     file.write_bytes(commit.message.encode("utf-8", "replace") + b"\n" + content.lstrip(b"\r\n"))
     return True
 
 
-def _says_something(content: str) -> bool:
+def _has_message(content: str) -> bool:
     lines = [line for line in content.splitlines() if line.strip()]
     above = takewhile(lambda line: not (line.startswith("#") and ">8" in line), lines)
     return any(not line.startswith("#") for line in above)

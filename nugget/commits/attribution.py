@@ -110,8 +110,8 @@ def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> t
 
     Raises GitError if git fails or the change is larger than 64 MB.
     """
-    asked = ("diff", "--cached", "--no-color", "--find-renames", "--submodule=short")
-    tokens = iter(git.run(repo, *asked, "--raw", "-z", "--no-abbrev", variables=variables).split(b"\0"))
+    options = ("diff", "--cached", "--no-color", "--find-renames", "--submodule=short")
+    tokens = iter(git.run(repo, *options, "--raw", "-z", "--no-abbrev", variables=variables).split(b"\0"))
     entries: list[tuple[str, str, str, str | None]] = []
     for token in tokens:
         if token.startswith(b":"):
@@ -119,7 +119,7 @@ def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> t
             previous = os.fsdecode(next(tokens)) if status[:1] in "RC" else None
             mode = old_mode if mode == "000000" else mode
             entries.append((status[:1], mode, os.fsdecode(next(tokens)), previous))
-    patch = git.run(repo, *asked, "--patch", "--unified=0", "--inter-hunk-context=0", variables=variables)
+    patch = git.run(repo, *options, "--patch", "--unified=0", "--inter-hunk-context=0", variables=variables)
     if len(patch) > _MAX_DIFF_BYTES:
         hint = "Commit it in parts, or write the message yourself."
         raise GitError("The staged change is larger than 64 MB.", hint=hint)

@@ -85,7 +85,7 @@ def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons:
     """
     usable = [subject for intent in intents if (subject := subject_of(intent))]
     kind, scope = commit_type(staged, " ".join(usable[:1])), common_scope(staged)
-    subject = usable[0] if usable else described(staged)
+    subject = usable[0] if usable else describe(staged)
     if (found := re.match(_CONVENTIONAL, subject)) and found["type"] in TYPES:
         kind, scope, subject = found["type"], found["scope"] or scope, found["subject"]
     header = _header(kind, scope, subject)
@@ -106,8 +106,8 @@ def commit_type(staged: Sequence[StagedFile], intent: str = "") -> str:
     kinds = {_kind(file.path) for file in staged}
     if "code" not in kinds:
         return next(kind for kind in ("build", "ci", "test", "docs", "chore") if kind in kinds)
-    if asked := next((kind for kind, pattern in _REQUESTS.items() if re.search(pattern, intent, re.I)), None):
-        return asked
+    if requested := next((kind for kind, pattern in _REQUESTS.items() if re.search(pattern, intent, re.I)), None):
+        return requested
     code = [file for file in staged if _kind(file.path) == "code"]
     is_new = any(file.status == "A" for file in code)
     grows = sum(len(file.added) for file in code) >= 2 * max(1, sum(len(file.removed) for file in code))
@@ -142,7 +142,7 @@ def subject_of(intent: str) -> str:
     return request[:1].lower() + request[1:] if is_plain else request
 
 
-def described(staged: Sequence[StagedFile]) -> str:
+def describe(staged: Sequence[StagedFile]) -> str:
     """Return a subject made from the names of the changed files."""
     verbs = {_VERBS.get(file.status, "update") for file in staged}
     verb = verbs.pop() if len(verbs) == 1 else "update"
@@ -168,7 +168,7 @@ def trailers(
     return found
 
 
-def rendered(made: Message, ends: Sequence[tuple[str, str]] = ()) -> str:
+def render(message: Message, trailers: Sequence[tuple[str, str]] = ()) -> str:
     """Return the whole message, wrapped at 72 characters, with a line end."""
 
     def wrapped(line: str) -> str:
@@ -177,10 +177,10 @@ def rendered(made: Message, ends: Sequence[tuple[str, str]] = ()) -> str:
             line, HEADER_CHARS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
 
-    header, body = made
+    header, body = message
     parts = [header, *("\n".join(map(wrapped, part.splitlines())) for part in body)]
-    if ends:
-        parts.append("\n".join(f"{key}: {value}" for key, value in ends))
+    if trailers:
+        parts.append("\n".join(f"{key}: {value}" for key, value in trailers))
     return "\n\n".join(part for part in parts if part.strip()) + "\n"
 
 
@@ -211,18 +211,18 @@ def _plain(text: str) -> str:
     return " ".join(re.sub(r"[\x00-\x1f\x7f()<>]", " ", kept).split())[:200]
 
 
-def worded(
-    llm: LLM, staged: Sequence[StagedFile], rules: Message, intents: Sequence[str], reasons: Sequence[str], *,
+def draft_with_llm(
+    llm: LLM, staged: Sequence[StagedFile], by_rules: Message, intents: Sequence[str], reasons: Sequence[str], *,
     settings: Settings,
 ) -> Message:  # fmt: skip
-    """Return the message as a model words it. Raises LLMUnavailable."""
+    """Return a message written by a model. Raises LLMUnavailable."""
     from nugget.infra.llm import Request
 
     requests = "\n".join(f"- {text[:1000]}" for text in intents[:5])
     known = "\n".join(f"- {reason}" for reason in reasons[:10])
     prompt = (
         f"<material>\nAsked for:\n{requests or '(not known)'}\n\nKnown of the reasons:\n{known or '(nothing)'}\n\n"
-        f"By rules the message would be: {rules[0]}\n\nDiff:\n{_diff(staged)}\n</material>"
+        f"By rules the message would be: {by_rules[0]}\n\nDiff:\n{_diff(staged)}\n</material>"
     )
     request = Request(
         purpose="commit", model=settings.commit_model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
@@ -231,7 +231,7 @@ def worded(
     value = llm.structured(request, _SCHEMA).value
     subject = " ".join(str(value["subject"]).split()).rstrip(".")
     if not subject:
-        return rules
+        return by_rules
     scope = "".join(letter for letter in str(value["scope"]).lower() if letter.isalnum() or letter in "-_")[:20]
     body = tuple(text for part in value["body"] if (text := _paragraph(str(part))))
     return _header(value["type"], scope, subject), body[:4]

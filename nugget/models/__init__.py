@@ -290,11 +290,6 @@ class Budget:
     used: int
     truncated: bool = False
 
-    @property
-    def available(self) -> int:
-        """Tokens left."""
-        return max(0, self.requested - self.used)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:

@@ -35,7 +35,7 @@ from nugget.text import content_hash
 
 NEAREST = 50
 """The most chunks taken from vectors."""
-MEANT_FROM = 0.35
+LEAST_COSINE = 0.35
 """Minimum cosine for a nugget to count as near a question in meaning."""
 _NAMED_DEFINITIONS = 5
 
@@ -47,7 +47,7 @@ def nugget_types(names: Sequence[str]) -> tuple[NuggetType, ...]:
 
 
 @contextmanager
-def opened_index(home: Path) -> Iterator[sqlite3.Connection]:
+def open_index(home: Path) -> Iterator[sqlite3.Connection]:
     """Open the machine's index, brought in line with the store of provenance. Raises IndexUnavailable."""
     with closing(open_home(home)) as connection:
         sync_provenance(home, connection)
@@ -69,7 +69,7 @@ def answer_code(
     also compares words by meaning; it is loaded only if there are words and vectors to compare.
     Raises UsageError if nothing is asked, or a place or symbol cannot be found; IndexUnavailable without an index.
     """
-    with opened_index(home) as connection:
+    with open_index(home) as connection:
         is_known = partial(stored.is_known, connection)
         workspace, path = find_workspace_of(query.path, folder=folder, is_known=is_known)
         checkout = Checkout(workspace)
@@ -80,11 +80,11 @@ def answer_code(
         reviewed: list[Reviewed] = []
         with suppress(sqlite3.Error, Unusable):  # the brain's own commands report what is wrong with its index
             reviewed = reviewed_units(brain_index, workspace, text=query.text, today=now.date()) if brain_index else []
-        meant = _near_in_meaning(home, connection, query.text, embedder) if query.text and embedder else {}
+        cosines = _near_in_meaning(home, connection, query.text, embedder) if query.text and embedder else {}
         query, definitions, notes = _find_symbol(query, checkout)
         place, located = locate(query, connection, checkout)
         bundle = why(
-            query, place, (*notes, *located), now=now, reviewed=reviewed, meant=meant,
+            query, place, (*notes, *located), now=now, reviewed=reviewed, cosines=cosines,
             symbol_words=[name for definition in definitions for name in definition.inner],
         )  # fmt: skip
         if not is_known(workspace.identity):
@@ -113,8 +113,10 @@ def find_nugget(connection: sqlite3.Connection, prefix: str, *, workspace: str) 
     Raises UsageError if there is not exactly one.
     """
     prefix = prefix.removeprefix("provenance:")
-    found = stored.ids_beginning_with(connection, prefix, workspace=workspace) if prefix else []
-    found = found or (stored.ids_beginning_with(connection, prefix) if prefix else [])
+    found: list[str] = []
+    if prefix:
+        here = stored.ids_beginning_with(connection, prefix, workspace=workspace)
+        found = here or stored.ids_beginning_with(connection, prefix)
     if prefix in found:
         found = [prefix]
     if not found:
@@ -131,8 +133,11 @@ def nuggets_below(
     """Return the nuggets scoped to a path or below it, under the present names of their files."""
     aliases = follow_renames(connection, checkout, {one.scope.path for one in nuggets if one.scope.path}, asked=path)
     wanted = aliases.get(path, path)
-    present = [aliases.get(one.scope.path or "", one.scope.path or "") for one in nuggets]
-    return [one for one, now in zip(nuggets, present, strict=True) if now == wanted or now.startswith(f"{wanted}/")]
+
+    def is_below(scoped: str) -> bool:
+        return f"{aliases.get(scoped, scoped)}/".startswith(f"{wanted}/")
+
+    return [one for one in nuggets if is_below(one.scope.path or "")]
 
 
 def reviewed_units(index: Index, workspace: Workspace, *, text: str | None, today: date) -> list[Reviewed]:
@@ -180,7 +185,8 @@ def _near_in_meaning(
         if vector is None:
             return {}
         nearest = index.nearest_units(vector, NEAREST, Filter(sources=(SourceName.PROVENANCE,)))
-        return {unit.id: nearest[key][1] for key, unit in index.units(nearest).items() if nearest[key][1] > MEANT_FROM}
+        cosines = {unit.id: nearest[key][1] for key, unit in index.units(nearest).items()}
+        return {id_: cosine for id_, cosine in cosines.items() if cosine > LEAST_COSINE}
 
 
 def _find_symbol(query: Query, checkout: Checkout) -> tuple[Query, tuple[Definition, ...], tuple[str, ...]]:

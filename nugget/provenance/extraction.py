@@ -199,8 +199,10 @@ def _extract(
         if known is not None and known.records > session.records and not extractor.force:
             return replace(plain, reason="a longer transcript of it was extracted already"), names
         redacted = read[1] if read else redact_session(readable(session), settings=extractor.settings)[0]
-        asked = replace(plain, title=request)
-        parts = [_extract_for_workspace((session, redacted), name, grouped, extractor, asked) for name in grouped]
+        parts = [
+            _extract_for_workspace((session, redacted), name, grouped, extractor, plain, first_prompt=request)
+            for name in grouped
+        ]
     except Exception as error:
         return replace(plain, state="failed", reason=reason_of(error)), []
     kept = [part for part in parts if part.state == "extracted"]
@@ -231,13 +233,10 @@ def _stored(session: Session, workspace: str, extractor: Extractor) -> SessionRe
 
 
 def _extract_for_workspace(
-    read: tuple[Session, Session],
-    name: str,
-    grouped: Mapping[str, Sequence[Workspace]],
-    extractor: Extractor,
-    plain: ExtractedSession,
+    read: tuple[Session, Session], name: str, grouped: Mapping[str, Sequence[Workspace]], extractor: Extractor,
+    plain: ExtractedSession, *, first_prompt: str,
 ) -> ExtractedSession:  # fmt: skip
-    """Extract and store a session for one workspace, unless it did nothing there; the request is its title."""
+    """Extract and store a session for one workspace, unless it did nothing there."""
     session, redacted = read
     others = [root for other, roots in grouped.items() if other != name for root in roots]
     excluded = extractor.settings.capture_exclude_paths
@@ -258,16 +257,18 @@ def _extract_for_workspace(
             if not extractor.is_optional:
                 raise
             dropped = (f"the LLM was of no help, so this is what the heuristics found: {error}",)
-    found = heuristic_nuggets(redacted, touches, places, now=extractor.now, reasons=method == "heuristic")
-    told = {one.scope.path for one in by_llm} | {None}
-    asked = (one for one in found if not by_llm or one.type is not NuggetType.INTENT or one.scope.path not in told)
-    nuggets = [*asked, *by_llm]
+    reasons = method == "heuristic"
+    found = list(heuristic_nuggets(redacted, touches, places, now=extractor.now, reasons=reasons))
+    if by_llm:  # which explain their files better than the prompt alone
+        explained = {one.scope.path for one in by_llm} | {None}
+        found = [one for one in found if one.type is not NuggetType.INTENT or one.scope.path not in explained]
+    nuggets = [*found, *by_llm]
     tuned = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
     nuggets += [one for one in _nuggets_of_type(known, NuggetType.TUNING) if one.scope.path not in tuned]
     if not nuggets and not touches:
         return replace(plain, dropped=dropped, usd=usd)
     record = SessionRecord(
-        session=session.id, workspace=name, agent=session.agent, title=session.title or "", first_prompt=plain.title,
+        session=session.id, workspace=name, agent=session.agent, title=session.title or "", first_prompt=first_prompt,
         started=session.started, ended=session.ended, branch=session.branch, transcript=session.path,
         records=session.records, nuggets=tuple(nuggets), touches=touches,
     )  # fmt: skip

@@ -14,6 +14,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
+from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from nugget.index.embedded import provenance as stored
 from nugget.markdown import body_below_title
@@ -59,29 +61,27 @@ def why(
     notes: Sequence[str] = (),
     *,
     now: datetime,
-    meant: Mapping[str, float] | None = None,
+    cosines: Mapping[str, float] = MappingProxyType({}),
     symbol_words: Sequence[str] = (),
     reviewed: Sequence[Reviewed] = (),
 ) -> NuggetBundle:
     """Answer a question about code, at a place that was located with `notes`.
 
-    `meant` are the nuggets near the question in meaning: id -> cosine. `symbol_words` are other names that make a
+    `cosines` are those of the nuggets near the question in meaning, by id. `symbol_words` are other names that make a
     nugget about the symbol. `reviewed` are the units of the brain that are scoped to this workspace.
     """
-    candidates = _candidates(query, place, now, meant or {}, symbol_words)
-    kept = [one for unit in reviewed if (one := _unit_candidate(unit, query, place, now))]
-    told = {(one.nugget.session, one.nugget.summary) for one in kept}
-    candidates = [one for one in candidates if (one.nugget.session, one.nugget.summary) not in told] + kept
+    units = [one for unit in reviewed if (one := _unit_candidate(unit, query, place, now))]
+    promoted = {(one.nugget.session, one.nugget.summary) for one in units}
+    nuggets = _candidates(query, place, now, cosines, symbol_words)
+    candidates = [one for one in nuggets if (one.nugget.session, one.nugget.summary) not in promoted] + units
     budget_tokens = query.budget_tokens or BUDGET_TOKENS
     limit = budget_tokens // NUGGET_FRAME_TOKENS + 1
     chosen = sorted(candidates, key=rank)[:limit]
     hits = [one if one.unit else with_staleness(one, place.stale_reason(one.nugget, now.date())) for one in chosen]
     packed, budget, hint = pack_nuggets(
-        sorted(hits, key=rank),
-        budget_tokens=budget_tokens,
-        depth=query.depth or Depth.STANDARD,
+        sorted(hits, key=rank), budget_tokens=budget_tokens, depth=query.depth or Depth.STANDARD,
         candidates=len(candidates),
-    )
+    )  # fmt: skip
     paths = dict.fromkeys(hit.nugget.scope.path for hit in packed if hit.nugget.scope.path and not hit.unit)
     moved = [f"{path} is {place.aliases[path]} now." for path in paths if place.aliases.get(path, path) != path]
     return NuggetBundle(
@@ -108,26 +108,20 @@ def locate(query: Query, connection: sqlite3.Connection, checkout: Checkout) -> 
 
 
 def _candidates(
-    query: Query, place: Location, now: datetime, meant: Mapping[str, float], symbol_words: Sequence[str]
+    query: Query, place: Location, now: datetime, cosines: Mapping[str, float], symbol_words: Sequence[str]
 ) -> list[NuggetHit]:
     connection, workspace = place.connection, place.workspace
     nuggets = {one.id: one for one in _nuggets_around(query, place)}
     texts: dict[str, float] = {}
     if query.text:
         scores = stored.search_nuggets(
-            connection,
-            workspace,
-            query.text,
-            limit=TEXT_CANDIDATES,
-            types=query.filter.types,
+            connection, workspace, query.text, limit=TEXT_CANDIDATES, types=query.filter.types,
             since=_moment(query.filter.since),
-        )
+        )  # fmt: skip
         best = max(scores.values(), default=0.0) or 1.0
         texts = {id_: score / best for id_, score in scores.items()}
-        found = stored.nuggets_by_id(connection, [*texts, *meant])
-        nuggets |= {
-            id_: one for id_, one in found.items() if one.scope.repo == workspace and _is_wanted(one, query)
-        }  # fmt: skip
+        found = stored.nuggets_by_id(connection, [*texts, *cosines])
+        nuggets |= {key: one for key, one in found.items() if one.scope.repo == workspace and _is_wanted(one, query)}
     named: set[str] = set()
     if query.symbol:
         words = {query.symbol, query.symbol.rpartition(".")[2], *symbol_words}
@@ -135,7 +129,7 @@ def _candidates(
         for word in words:
             named |= stored.naming(connection, workspace, list(nuggets), word)
     return [
-        weigh(one, place.match(one.scope.path or ""), now=now, text=texts.get(id_), meaning=meant.get(id_),
+        weigh(one, place.match(one.scope.path or ""), now=now, text=texts.get(id_), meaning=cosines.get(id_),
               names_symbol=id_ in named)
         for id_, one in nuggets.items()
     ]  # fmt: skip
@@ -149,16 +143,16 @@ def _nuggets_around(query: Query, place: Location) -> list[Nugget]:
     path = place.path
     if path is None:
         return []
-    parts = path.split("/")
-    above = ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
+    above = [str(folder) for folder in PurePosixPath(path).parents if folder.name]
     moved_here = [old for old, now in place.aliases.items() if place.match(now) is not ScopeMatch.ELSEWHERE]
     beside = [path.rpartition("/")[0]] if query.text and not place.is_folder else []
     found = stored.nuggets_at(
         place.connection, place.workspace, paths=list(dict.fromkeys([path, *above, "", *moved_here])), folders=beside,
         below=[path] if place.is_folder else [], types=query.filter.types, since=_moment(query.filter.since),
     )  # fmt: skip
-    return [one for one in found if place.match(one.scope.path or "") is not ScopeMatch.ELSEWHERE
-            and (one.scope.path or not path or one.type is NuggetType.CONSTRAINT)]  # fmt: skip
+    # Of the rules for the whole workspace, only constraints explain a single file.
+    kept = [one for one in found if one.scope.path or not path or one.type is NuggetType.CONSTRAINT]
+    return [one for one in kept if place.match(one.scope.path or "") is not ScopeMatch.ELSEWHERE]
 
 
 def _unit_candidate(one: Reviewed, query: Query, place: Location, now: datetime) -> NuggetHit | None:
