@@ -290,6 +290,11 @@ class Budget:
     used: int
     truncated: bool = False
 
+    @property
+    def available(self) -> int:
+        """Tokens left, which JSON shows."""
+        return max(0, self.requested - self.used)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:

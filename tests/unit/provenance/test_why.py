@@ -245,6 +245,7 @@ def test_depth_decides_what_is_shown_of_a_nugget():
     assert tokens == {
         Depth.SUMMARY: SUMMARY_TOKENS, Depth.STANDARD: SUMMARY_TOKENS + 22, Depth.DEEP: SUMMARY_TOKENS + 122,
     }  # fmt: skip
+    assert shown[Depth.DEEP][1].available == 2000 - tokens[Depth.DEEP]
     first = {depth: packed[0].nugget for depth, (packed, _, _) in shown.items()}
     texts = {depth: (one.detail, one.alternatives, one.source_prompt) for depth, one in first.items()}
     assert texts[Depth.SUMMARY] == ("", (), "")
