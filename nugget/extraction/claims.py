@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -80,12 +80,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionClaims:
-    """All claims of a session, and what they share."""
+    """All claims of a session; `holders` are the numbers of the claims with a word, `weights` how rare it is."""
 
     events: Sequence[Event]
     episodes: Sequence[Episode]
     claims: Sequence[Claim]
+    holders: Mapping[str, Sequence[int]]
     weights: Mapping[str, float]
+
+    def near(self, one: Claim) -> list[Claim]:
+        """Return the other claims, in order, that share a word with a claim or stand next to it."""
+        numbers = {number for word in one.words for number in self.holders[word]}
+        numbers.update(range(max(0, one.number - 2), min(one.number + 3, len(self.claims))))
+        return [self.claims[number] for number in sorted(numbers - {one.number})]
 
     def likeness(self, one: Claim, other: Claim) -> float:
         """Return the cosine similarity of two claims' words, weighted by how rare they are in the session."""
@@ -103,16 +110,19 @@ def claims_of(events: Sequence[Event]) -> SessionClaims:
         while at + 1 < len(starts) and sentence.place >= starts[at + 1]:
             at += 1
         claims.append(Claim(sentence, episodes[at], len(claims), words=words_of(sentence.text)))
-    seen: Counter[str] = Counter(word for claim in claims for word in claim.words)
-    total = max(1, len(claims))
-    weights = {word: math.log(1 + total / count) ** 2 for word, count in seen.items()}
+    holders: dict[str, list[int]] = {}
+    for claim in claims:
+        for word in claim.words:
+            holders.setdefault(word, []).append(claim.number)
+    weights = {word: math.log(1 + len(claims) / len(numbers)) ** 2 for word, numbers in holders.items()}
     for claim in claims:
         claim.size = math.sqrt(math.fsum(map(weights.__getitem__, claim.words))) or 1.0
-    session = SessionClaims(events=events, episodes=episodes, claims=claims, weights=weights)
+    session = SessionClaims(events=events, episodes=episodes, claims=claims, holders=holders, weights=weights)
     _add_features(session)
     return session
 
 
+@lru_cache(maxsize=4096)
 def words_of(text: str) -> frozenset[str]:
     """Return the content words of a text: names in code, other words in lower case, pairs of wide characters."""
     found = [name.strip("`().").lower() for name in _CODE.findall(text)]
@@ -149,8 +159,9 @@ def word_features(text: str) -> dict[str, float]:
     """Return the features of a sentence that depend on its words alone."""
     body = plain(text)
     count = len(_WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
-    patterns = phrases.FEATURES | phrases.FORMS
-    made = {name: float(bool(pattern.search(body))) for name, pattern in patterns.items()}
+    patterns, lowered = phrases.FEATURES | phrases.FORMS, body.lower()
+    made = {name: float(bool(pattern.search(lowered))) for name, pattern in patterns.items()}
+    made["instead"] = made["instead"] or float(bool(phrases.STRESSED_NOT.search(body)))
     made |= {
         "telling": (sum(made[name] for name in TELLING) - made["next_step"] - made["offer"]) / 4,
         "short": float(count < 7),

@@ -134,7 +134,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if claim.is_refuted or (sentence.channel is Channel.QUOTED and not is_confirmed(claim)):
         return None
     is_user = sentence.channel is Channel.USER
-    offers = claim.features["offer accepted"] or bool(phrases.FEATURES["offer"].search(sentence.text))
+    offers = claim.features["offer accepted"] or bool(phrases.OFFERS.search(sentence.text))
     said = wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
     if claim.features["option chosen"] and is_user:
         said = _as_choice(said)
@@ -144,7 +144,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if _is_passing(claim, said):
         return None
     whole = _with_rest(said, claim, session) if is_user and len(said) < 160 else said
-    title = _title(claim, said) or _title(claim, whole)
+    title = _title(claim, said) or (_title(claim, whole) if whole != said else "")
     if not title:
         return None
     draft = Draft(anchor=claim, title=title, statement=whole)
@@ -183,25 +183,20 @@ def _as_choice(said: str) -> str:
 def _is_passing(claim: Claim, said: str) -> bool:
     """Return whether a sentence only matters now: a question, the next step, or how the agent feels about it."""
     found, text = claim.features, claim.sentence.text
+    is_accepted = found["offer accepted"]
     if phrases.IDLE.search(said) or phrases.ERRAND.match(said):
         return True
     if claim.sentence.channel is Channel.USER:
         return False  # its confidence already takes this into account
-    if (
-        phrases.IDLE.search(text)
-        or text.startswith(("And ", "Now "))
-        or (found["question"] and not found["offer accepted"])
-    ):
+    if phrases.IDLE.search(text) or text.startswith(("And ", "Now ")) or (found["question"] and not is_accepted):
         return True
-    if phrases.FEATURES["next_step"].search(said) and not found["offer accepted"]:
+    if phrases.FEATURES["next_step"].search(said.lower()) and not is_accepted:
         return True
     has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))
-    is_chore = (
-        found["chore"] or found["task"] or CHORE.search(said) or _TESTS.search(said) or phrases.STATUS.search(said)
-    )
+    is_chore = found["chore"] or found["task"] or any(one.search(said) for one in (CHORE, _TESTS, phrases.STATUS))
     if is_chore and not has_reason and not _PURPOSE.search(said):
         return True
-    return bool(FIRST_PERSON.search(said) and not found["offer accepted"])
+    return bool(FIRST_PERSON.search(said) and not is_accepted)
 
 
 def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
@@ -227,9 +222,9 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
     """Return at most three sentences that say why, what fixes it, or what was rejected; settled ones first."""
     anchor = draft.anchor
     rows: list[tuple[float, str, Claim]] = []
-    for other in session.claims:
+    for other in session.near(anchor):
         likeness, beside = session.likeness(anchor, other), is_close(anchor, other)
-        if other is anchor or likeness >= _SAME or (likeness < _NEAR and not beside):
+        if likeness >= _SAME or (likeness < _NEAR and not beside):
             continue
         if (
             titles.clean(other.sentence.text) in draft.statement

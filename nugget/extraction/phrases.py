@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 
-def any_of(*parts: str) -> re.Pattern[str]:
-    """Return a case-insensitive pattern that finds any of these."""
-    return re.compile("|".join(parts), re.IGNORECASE)
+def any_of(*parts: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
+    """Return a pattern, case-insensitive by default, that finds any of these."""
+    return re.compile("|".join(parts), flags)
 
 
 WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -39,115 +39,101 @@ ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
 
 OFFERS = any_of(
-    r"\b(?:want me to|would you like|should i|shall i|do you want|which would you)\b",
-    r"\b(?:soll ich|möchtest du|willst du)\b|\b(?:veux-tu|voulez-vous|souhait\w+)\b|\b(?:quieres|te gustaría)\b",
+    r"\b(?:want me to|would you like|should i|shall i|do you want|which would you"
+    r"|soll ich|möchtest du|willst du|veux-tu|voulez-vous|souhait\w+|quieres|te gustaría)\b",
     r"しますか|ましょうか|要我|需要我|是否",
 )
 """The agent's question whether it should do something."""
 
-FEATURES = {
-    "must": any_of(
+FEATURES = {name: any_of(*parts, flags=re.NOFLAG) for name, parts in {
+    "must": (
         r"\b(?:must|always|never|only|every|at most|at least|no more than|required?|requires|mandatory|has to|have to"
-        r"|needs? to be|cannot|can't)\b",
-        r"\b(?:immer|niemals?|nie|muss|müssen|nur|jede[rns]?|darf|dürfen|grundsätzlich)\b",
-        r"\b(?:toujours|jamais|doit|doivent|il faut|uniquement|seulement|obligatoire)\b",
-        r"\b(?:siempre|nunca|jamás|debe|deben|hay que|solo|sólo|únicamente|obligatorio)\b",
-        r"\b(?:никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
+        r"|needs? to be|cannot|can't|immer|niemals?|nie|muss|müssen|nur|jede[rns]?|darf|dürfen|grundsätzlich|toujours"
+        r"|jamais|doit|doivent|il faut|uniquement|seulement|obligatoire|siempre|nunca|jamás|debe|deben|hay que|solo"
+        r"|sólo|únicamente|obligatorio|никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
         r"必ず|常に|絶対|しなければ|だけ|禁止|べき|必须|总是|永远|绝不|只能|一律|务必|不要|不得|禁止",
     ),
-    "not": any_of(
-        r"\b(?:not|n't|no longer|none|without|nothing|stop \w+ing)\b|n't\b",
-        r"\b(?:nicht|kein\w*|ohne)\b",
-        r"\b(?:ne|pas|sans|aucune?|plus)\b",
-        r"\b(?:no|sin|ningún|ninguna)\b",
-        r"ない|ません|ず、|不|没|無|无",
+    "not": (
+        r"\b(?:not|n't|no longer|none|without|nothing|stop \w+ing|nicht|kein\w*|ohne|ne|pas|sans|aucune?|plus|no|sin"
+        r"|ningún|ninguna)\b",
+        r"n't\b|ない|ません|ず、|不|没|無|无",
     ),
-    "instead": any_of(
-        r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of|as opposed to)\b"
-        r"|\binstead\W*$|\bprefer\w* [^.,;]{2,40} over\b|^(?:we )?use [^,.;]{2,40},? not\b|(?-i:\bNOT )\w|\b(?:like"
-        r"|prefer) .{2,60} (?:better|more) than\b|\w, not (?:from|in|on|at|by|with|to|as|after|before|the|an?)? ?\w"
-        r"|, (?:and )?no (?!need|problem|errors?|changes?|idea|worries|one|longer|more|way|issues?|warnings?|fail)\w",
-        r"\b(?:statt|anstatt|anstelle|lieber|ersetz\w+)\b|, nicht \w",
-        r"\b(?:au lieu d|plutôt que|remplac\w+)",
-        r"\b(?:en vez de|en lugar de|reemplaz\w+)\b",
-        r"代わり|ではなく|是.{1,20}不是|不是.{1,20}是|替代|而不是|改用|代替",
+    "instead": (
+        r"^(?:we )?use [^,.;]{2,40},? not\b",
+        r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of|as opposed to"
+        r"|statt|anstatt|anstelle|lieber|ersetz\w+|en vez de|en lugar de|reemplaz\w+)\b",
+        r"\b(?:instead\W*$|prefer\w* [^.,;]{2,40} over\b|(?:like|prefer) .{2,60} (?:better|more) than\b|au lieu d"
+        r"|plutôt que|remplac\w+)",
+        r"\w, not (?:from|in|on|at|by|with|to|as|after|before|the|an?)? ?\w|, (?:and )?no (?!need|problem|errors?"
+        r"|changes?|idea|worries|one|longer|more|way|issues?|warnings?|fail)\w|, nicht \w|代わり|ではなく|是.{1,20}不是"
+        r"|不是.{1,20}是|替代|而不是|改用|代替",
     ),
-    "because": any_of(
-        r"\b(?:because|since|so that|due to|therefore|which means|as it|so the|otherwise|reason|cos|cuz)\b|, so\b|→|=>"
-        r"|(?<!the )(?<!root )\bcause (?:the|it|its|we|of|they|i|you)\b|\bthat's why\b",
-        r"\b(?:weil|da|denn|deshalb|damit|wegen|sonst|grund)\b",
-        r"\b(?:parce qu|car|puisqu|afin|sinon|à cause)",
-        r"\b(?:porque|ya que|para que|debido|si no)\b",
-        r"から|ので|ため|因为|所以|由于|否则",
+    "because": (
+        r"\b(?:because|since|so that|due to|therefore|which means|as it|so the|otherwise|reason|cos|cuz|weil|da|denn"
+        r"|deshalb|damit|wegen|sonst|grund|porque|ya que|para que|debido|si no)\b",
+        r"\b(?:that's why\b|parce qu|car|puisqu|afin|sinon|à cause)",
+        r", so\b|→|=>|(?<!the )(?<!root )\bcause (?:the|it|its|we|of|they|i|you)\b|から|ので|ため|因为|所以|由于|否则",
     ),
-    "cause": any_of(
-        r"\b(?:root cause|the (?:issue|problem|bug|reason|cause|culprit)|caus(?:e[ds]?|ing)|why)\b|turns? out|was that",
-        r"\b(?:ursache|das problem|der fehler|der grund|liegt daran|verursacht)\b",
-        r"\b(?:le problème|la cause|l'erreur|le bug|provoqu\w+)\b",
-        r"\b(?:el problema|la causa|el error|el fallo|provoca\w*)\b",
-        r"原因|問題は|问题是|导致|根本",
+    "cause": (
+        r"\b(?:root cause|the (?:issue|problem|bug|reason|cause|culprit)|caus(?:e[ds]?|ing)|why|ursache|das problem"
+        r"|der fehler|der grund|liegt daran|verursacht|le problème|la cause|l'erreur|le bug|provoqu\w+|el problema"
+        r"|la causa|el error|el fallo|provoca\w*)\b",
+        r"turns? out|was that|原因|問題は|问题是|导致|根本",
     ),
-    "fix": any_of(
-        r"\b(?:the (?:fix|solution)|fix(?:es|ed)?|resolved?|workaround|to avoid|prevents?|instead)\b",
-        r"\b(?:lösung|behoben|behebt|umgeh\w+|vermeide[nt]?)\b",
-        r"\b(?:la solution|corrig\w+|contourn\w+|évite\w*)\b",
-        r"\b(?:la solución|corrig\w+|soluciona\w*|evita\w*)\b",
+    "fix": (
+        r"\b(?:the (?:fix|solution)|fix(?:es|ed)?|resolved?|workaround|to avoid|prevents?|instead|lösung|behoben"
+        r"|behebt|umgeh\w+|vermeide[nt]?|la solution|corrig\w+|contourn\w+|évite\w*|la solución|corrig\w+"
+        r"|soluciona\w*|evita\w*)\b",
         r"修正|解決|回避|修复|解决|避免",
     ),
-    "intent": any_of(
+    "intent": (
         r"\b(?:intentional\w*|by design|on purpose|deliberate\w*|trade-?off|acceptable|the whole point|best[- ]effort"
-        r"|the intent|is fine|makes sense|more meaningful|appropriate|escape hatch|harmless)\b",
-        r"\b(?:absichtlich|bewusst|mit absicht|kompromiss|zweck)\b",
-        r"\b(?:intentionnel\w*|exprès|compromis|volontaire\w*)\b",
-        r"\b(?:intencional\w*|a propósito|compromiso)\b",
+        r"|the intent|is fine|makes sense|more meaningful|appropriate|escape hatch|harmless|absichtlich|bewusst"
+        r"|mit absicht|kompromiss|zweck|intentionnel\w*|exprès|compromis|volontaire\w*|intencional\w*|a propósito"
+        r"|compromiso)\b",
         r"意図|わざと|故意|有意|权衡|目的",
     ),
-    "decided": any_of(
+    "decided": (
         r"\b(?:decided|decision|chose|chosen|we(?:'ll| will) (?:use|go)|let's (?:use|do|go|keep|just)|go with|agreed?"
-        r"|prefer\w*|seems like the best|best fit|i'd rather|should (?:just )?(?:use|be|have|only)|i think we"
-        r"|switch)\b",
-        r"\b(?:entschieden|entscheidung|wir nehmen|nehmen wir|wir verwenden|bevorzug\w+|wir sollten)\b",
-        r"\b(?:décid\w+|choisi\w*|on utilise|utilisons|préfér\w+|on devrait)\b",
-        r"\b(?:decid\w+|elegi\w*|usemos|vamos a usar|prefer\w+|deberíamos)\b",
+        r"|prefer\w*|seems like the best|best fit|i'd rather|should (?:just )?(?:use|be|have|only)|i think we|switch"
+        r"|entschieden|entscheidung|wir nehmen|nehmen wir|wir verwenden|bevorzug\w+|wir sollten|décid\w+|choisi\w*"
+        r"|on utilise|utilisons|préfér\w+|on devrait|decid\w+|elegi\w*|usemos|vamos a usar|prefer\w+|deberíamos)\b",
         r"決め|にします|にしよう|採用|决定|选择|采用|我们用|改用",
     ),
-    "risk": any_of(
+    "risk": (
         r"\b(?:race|leak\w*|panic\w*|crash\w*|stale|lost?|lose|silent\w*|wrong|break\w*|broke|conflict\w*|mismatch"
-        r"|duplicat\w+|undefined|nil|null|corrupt\w*|insecure|visible|hang\w*|block\w*|flaky|brittle|misleading)\b",
-        r"\b(?:absturz|verlier\w+|verlust|falsch|kaputt|konflikt|doppelt|veraltet)\b",
-        r"\b(?:perd\w*|plant\w*|conflit|faux|cassé\w*)\b",
-        r"\b(?:pierd\w+|conflicto|roto|falso)\b",
+        r"|duplicat\w+|undefined|nil|null|corrupt\w*|insecure|visible|hang\w*|block\w*|flaky|brittle|misleading"
+        r"|absturz|verlier\w+|verlust|falsch|kaputt|konflikt|doppelt|veraltet|perd\w*|plant\w*|conflit|faux|cassé\w*"
+        r"|pierd\w+|conflicto|roto|falso)\b",
         r"競合|壊れ|失わ|漏れ|竞争|丢失|冲突|崩溃|错误",
     ),
-    "next_step": any_of(
+    "next_step": (
         r"^(?:(?:now|next|first|then|finally|lastly|also|and|so|additionally)[,:]? )*(?:let me|let us|i'll|i will"
         r"|i need|i'm going|let's|going to|i can|i could|i see|i have|i've|i found|i also|i understand)\b",
-        r"\b(?:ich werde|ich schaue|lass mich|als nächstes|jetzt)\b",
-        r"\b(?:je vais|laisse-moi|maintenant|ensuite)\b",
-        r"\b(?:voy a|déjame|ahora|a continuación)\b",
-        r"\b(?:давай(?:те)?|сейчас|теперь|сначала|попробу\w+|провер(?:им|ю)|созда(?:дим|м)|добав(?:им|лю))\b",
+        r"\b(?:ich werde|ich schaue|lass mich|als nächstes|jetzt|je vais|laisse-moi|maintenant|ensuite|voy a|déjame"
+        r"|ahora|a continuación|давай(?:те)?|сейчас|теперь|сначала|попробу\w+|провер(?:им|ю)|созда(?:дим|м)"
+        r"|добав(?:им|лю))\b",
         r"確認します|見てみ|次に|让我|我来|我将|接下来|现在",
     ),
-    "offer": OFFERS,
-    "remember": any_of(
+    "offer": (OFFERS.pattern,),
+    "remember": (
         r"\b(?:remember|note that|keep in mind|important|be careful|convention|rule|policy|please always|from now on"
-        r"|we use)\b",
-        r"\b(?:merk dir|merke|wichtig|achtung|konvention|regel|ab jetzt|wir benutzen)\b",
-        r"\b(?:retiens|n'oublie|important|attention|convention|règle|désormais)\b",
-        r"\b(?:recuerda|importante|cuidado|convención|regla|a partir de ahora)\b",
+        r"|we use|merk dir|merke|wichtig|achtung|konvention|regel|ab jetzt|wir benutzen|retiens|n'oublie|important"
+        r"|attention|convention|règle|désormais|recuerda|importante|cuidado|convención|regla|a partir de ahora)\b",
         r"覚えて|注意|重要|規約|ルール|记住|注意|重要|规则|约定|以后",
     ),
-}
+}.items()}  # fmt: skip
+"""What the words of a sentence in lower case say."""
 
-FORMS = {
-    "contrast": any_of(
-        r"\bbut\b|, not |\b(?:however|whereas|while)\b|\b(?:aber|sondern)\b|\bmais\b|\b(?:pero|sino)\b|但|しかし"
-    ),
-    "task": any_of(r"^(?:task|step|phase|todo)\b|^\W*(?:task|step|phase) \d"),
-    "past": any_of(r"\b(?:was|were|had|did|didn't|wasn't|would|war|waren|hatte|était|era|estaba)\b"),
-    "future": any_of(r"\b(?:will|going to|would|could|can be)\b|\b(?:wird|würde)\b|\bsera\b|\bserá\b"),
-}
-"""How a sentence is built."""
+FORMS = {name: any_of(parts, flags=re.NOFLAG) for name, parts in {
+    "contrast": r"\b(?:but|however|whereas|while|aber|sondern|mais|pero|sino)\b|, not |但|しかし",
+    "task": r"^(?:(?:task|step|phase|todo)\b|\W*(?:task|step|phase) \d)",
+    "past": r"\b(?:was|were|had|did|didn't|wasn't|would|war|waren|hatte|était|era|estaba)\b",
+    "future": r"\b(?:will|going to|would|could|can be|wird|würde|sera|será)\b",
+}.items()}  # fmt: skip
+"""How a sentence in lower case is built."""
+
+STRESSED_NOT = any_of(r"(?-i:\bNOT )\w")
 
 AGREES = any_of(
     r"^\W*(?:yes|yep|yeah|yup|sure|ok(?:ay)?|great|perfect|sounds good|go ahead|do (?:it|that|this)|please do|lgtm"
@@ -321,26 +307,28 @@ def rejected_in(text: str) -> tuple[str, ...]:
 
 
 STATUS = any_of(
-    r"\b(?:tests?|lint\w*|builds?|checks?|ci)\b.{0,30}\b(?:pass\w*|fail\w*|green|red|clean|ok)\b",
-    r"\b\d+ (?:\w+ )?(?:failures?|errors?|issues?|warnings?|commits|files|conflicts?|lines)\b|\bHEAD's\b",
-    r"^(?:keep|take|use) (?:HEAD|ours|theirs)\b|\bmerge both\b|\bconflict(?:ed)? (?:files?|regions?)\b",
-    r"\b(?:updated|opened|created|pushed|merged) (?:the |a |your )?(?:pr|branch|pull request)\b",
-    r"\bcommit `?[0-9a-f]{7,}|\bstraightforward\b|\bchanges? needed\b|\b(?:just|only) one real\b|\bwill display as\b",
-    r"^here(?:'s| is| are)\b|\b(?:remaining|so far|as requested|as expected)\b|^(?:scroll|click|run) ",
+    r"^(?:(?:keep|take|use) (?:HEAD|ours|theirs)\b|here(?:'s| is| are)\b|(?:scroll|click|run) )",
+    r"\b(?:remaining|so far|as requested|as expected)\b",
+    r"\b(?:(?:tests?|lint\w*|builds?|checks?|ci)\b.{0,30}\b(?:pass\w*|fail\w*|green|red|clean|ok)\b"
+    r"|\d+ (?:\w+ )?(?:failures?|errors?|issues?|warnings?|commits|files|conflicts?|lines)\b|HEAD's\b|merge both\b"
+    r"|conflict(?:ed)? (?:files?|regions?)\b|(?:updated|opened|created|pushed|merged) (?:the |a |your )?(?:pr|branch"
+    r"|pull request)\b|commit `?[0-9a-f]{7,}|straightforward\b|changes? needed\b|(?:just|only) one real\b"
+    r"|will display as\b)",
 )
 
 IDLE = any_of(
-    r"^found (?:it|the)\b|^(?:added?|updated|fixed|wrote) (?:\w+ ){0,3}tests?\b|^(?:fixed|resolved|solved) by\b"
-    r"|\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b|\balready (?:fixed|done|handled)\b"
-    r"|^(?:the |this )?(?:fix|approach|change)s? (?:works?|addresses|looks?|handles?|has been|have been)\b"
-    r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):|\bshould (?:now )?work (?:correctly|now)"
-    r"|^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been"
-    r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
-    r"|^(?:(?:copilot |cursor\S* |thread )#?\d|test fix|pros?:|cons?:|next steps?:)|^something (?:broke|is (?:wrong"
-    r"|broken))|^(?:you(?! can'?t| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b",
-    r"\b(?:has|have) (?:now )?been (?:\w+ly )?(?:fixed|resolved|updated|improved|implemented|addressed|added|removed"
-    r"|completed)\b|\b(?:can|should|will) now\b|\bshould (?:now )?(?:see|be able|look)\b|\bwon't (?:\w+ly )?affect\b"
-    r"|\b(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we|i)(?:'ve| have)?(?: just)? \w+(?:ed"
-    r"|de)\b|\b(?:now|will \w+) (?:accurate|correct|normal)ly\b|^no (?:\w+ ){0,2}changes? (?:are )?(?:need|requir)ed\b",
+    r"^(?:found (?:it|the)\b|(?:added?|updated|fixed|wrote) (?:\w+ ){0,3}tests?\b|(?:fixed|resolved|solved) by\b"
+    r"|should i\b|(?:the |this )?(?:fix|approach|change)s? (?:works?|addresses|looks?|handles?|has been|have been)\b"
+    r"|(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):|(?:the|all|most) (?:\w+ ){0,2}(?:reviewer"
+    r"|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been|have been|provides?"
+    r"|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b|(?:copilot |cursor\S* "
+    r"|thread )#?\d|test fix|pros?:|cons?:|next steps?:|something (?:broke|is (?:wrong|broken))|(?:you(?! can'?t"
+    r"| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b"
+    r"|no (?:\w+ ){0,2}changes? (?:are )?(?:need|requir)ed\b)",
+    r"\b(?:straightforward\b|know what you'd like\b|let me know\b|already (?:fixed|done|handled)\b"
+    r"|should (?:now )?work (?:correctly|now)|(?:has|have) (?:now )?been (?:\w+ly )?(?:fixed|resolved|updated"
+    r"|improved|implemented|addressed|added|removed|completed)\b|(?:can|should|will) now\b|should (?:now )?(?:see"
+    r"|be able|look)\b|won't (?:\w+ly )?affect\b|(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we"
+    r"|i)(?:'ve| have)?(?: just)? \w+(?:ed|de)\b|(?:now|will \w+) (?:accurate|correct|normal)ly\b)",
 )
 """Progress reports, outcomes of reviews, claims of success, and empty phrases."""

@@ -152,7 +152,9 @@ def aim_of(text: str) -> str:
         if (said := wish_of(sentence, prose)) and sentence[-1] != ":":
             if not _ENGLISH.search(prose):
                 return one_line(prose[prose.index(sentence) :])
-            more = takewhile(lambda one: wish_of(one, prose) or FEATURES["because"].search(one), parts[place + 1 :])
+            more = takewhile(
+                lambda one: wish_of(one, prose) or FEATURES["because"].search(one.lower()), parts[place + 1 :]
+            )
             return titles.capitalised(one_line(_joined([said, *map(titles.capitalised, more)])))
     said = symptom_of(text)
     return one_line(said) if said and not _is_errand(said) and _is_whole(said, prose) else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from nugget.extraction.phrases import ANSWERED, ENGLISH, LEAD_INS, RECOMMENDED, WIDE, any_of
 
@@ -145,19 +146,19 @@ _HANGS = any_of(
 )
 _ASKS = re.compile(r"[?？](?:\s|$)|？")
 _FLEETING = any_of(
-    r"^[→#]|^(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer)|or (?:would|should|could|can|do)|your)\b"
-    r"|\bthis (?:pr|pull request|merge|commit|branch|session)\b|, (?:can|could|would) you\b|^you can (?:see"
-    r"|quickly)\b|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?(?:\d+"
-    r"|(?-i:[A-E]))\b|^the (?:first|second|third|last|next|remaining|failing) (?:test|problem|issue|failure|error"
-    r"|case)s?\b|\blet(?:'?s| us)\b|^i (?:want|need|would like)\b|^not (?:possible|working|sure|quite|really)"
-    r"|^(?:finally|next|one thing|теперь|[а-яё]{3,}(?:[дрлнвтс]им|[уа]ем|айте)\b|ahora|vamos a|maintenant|jetzt|让我"
-    r"|现在|目前|我(?!们))|^(?:added|removed|updated|changed|fixed|renamed|created|modified|reworded|refactored"
-    r"|implemented|moved|cleaned)\b|\bwhy (?:are|is|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$|\b(?:so far"
-    r"|as requested|was (?:meant|supposed) to)\b|\b(?:this|these|those)(?= (?:is|was|are|were|will|would|should|can"
-    r"|could|has|had|does|way|too|instead|in|on|at|for|to|from|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)"
-    r"|\bthat (?:instead|too|way)\b|\b(?:do|with|for|like|of|about|after|before|than|using) (?:this|that|it)(?=$"
-    r"|[.,;:])|\b(?:is|are|looks?) (?:done|complete|fixed|green|ready|in place|up to date|running|resolved"
-    r"|implemented)$"
+    r"^(?:[→#]|(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer)|or (?:would|should|could|can|do)|your)\b"
+    r"|you can (?:see|quickly)\b|the (?:first|second|third|last|next|remaining|failing) (?:test|problem|issue|failure"
+    r"|error|case)s?\b|i (?:want|need|would like)\b|not (?:possible|working|sure|quite|really)|finally|next|one thing"
+    r"|теперь|[а-яё]{3,}(?:[дрлнвтс]им|[уа]ем|айте)\b|ahora|vamos a|maintenant|jetzt|让我|现在|目前|我(?!们)|(?:added"
+    r"|removed|updated|changed|fixed|renamed|created|modified|reworded|refactored|implemented|moved|cleaned)\b)",
+    r"\b(?:so far|as requested|was (?:meant|supposed) to)\b",
+    r"\b(?:this (?:pr|pull request|merge|commit|branch|session)\b|should (?:now )?(?:be (?:\w+ )?green|pass)\b"
+    r"|(?:option|task|step|phase|approach|point) #?(?:\d+|(?-i:[A-E]))\b|let(?:'?s| us)\b|why (?:are|is|do|does|can"
+    r"|did)(?:n't)?\b|(?:too|as well)$|(?:this|these|those)(?= (?:is|was|are|were|will|would|should|can|could|has|had"
+    r"|does|way|too|instead|in|on|at|for|to|from|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)"
+    r"|that (?:instead|too|way)\b|(?:do|with|for|like|of|about|after|before|than|using) (?:this|that|it)(?=$|[.,;:])"
+    r"|(?:is|are|looks?) (?:done|complete|fixed|green|ready|in place|up to date|running|resolved|implemented)$)",
+    r", (?:can|could|would) you\b",
 )
 """Signs of a sentence about the moment, or one that continues another."""
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\binstead of\b|\b(?:never|always|don't|do not|must)\b")
@@ -191,12 +192,14 @@ IMPERATIVES = frozenset(
 """Verbs that begin a request or a rule."""
 
 
+@lru_cache(maxsize=4096)
 def clean(text: str) -> str:
     """Return a sentence as prose on one line, without markup."""
     unescaped = re.sub(r"(?<!`)\\`", "`", text).replace('\\"', '"')
     return " ".join(_MARKS.sub(r"\1", _LINK.sub(r"\1", unescaped)).split())
 
 
+@lru_cache(maxsize=4096)
 def point_of(text: str) -> str:
     """Return a sentence without a leading label, `Found it!` or `The root cause is that`."""
     if answered := ANSWERED.match(text.strip()):
