@@ -122,12 +122,8 @@ def _connected(home: files.StrPath, options: dict[str, str]) -> socket.socket | 
         files.private_folder(os.path.dirname(file))
         while (left := until - time.monotonic()) > 0:
             try:
-                connection = connect(file, left)
-                connection.sendall(window)
-                if connection.recv(len(READY)) == READY:
-                    connection.settimeout(None)
+                if connection := _greet(file, window, left):
                     return connection
-                connection.close()
             except PermissionError:
                 return None
             except OSError:
@@ -136,11 +132,26 @@ def _connected(home: files.StrPath, options: dict[str, str]) -> socket.socket | 
                         if is_started:  # it ended at once
                             return None
                         is_started = True
-                        command = [sys.executable, "-P", "-c", "from nugget import mcp; mcp.serve_windows()", file]
-                        more = {"NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}
-                        files.start_detached(command, keep=lock, variables=more)
+                        _start_server(home, file, lock)
             time.sleep(_RETRY_S)
     return None
+
+
+def _greet(file: str, window: bytes, timeout_s: float) -> socket.socket | None:
+    """Return a connection to the server if it is ready for this window. Raises OSError."""
+    connection = connect(file, timeout_s)
+    connection.sendall(window)
+    if connection.recv(len(READY)) == READY:
+        connection.settimeout(None)
+        return connection
+    connection.close()
+    return None
+
+
+def _start_server(home: files.StrPath, file: str, lock: int) -> None:
+    command = [sys.executable, "-P", "-c", "from nugget import mcp; mcp.serve_windows()", file]
+    variables = {"NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}
+    files.start_detached(command, keep=lock, variables=variables)
 
 
 def _pipe_stdin(connection: socket.socket, is_over: threading.Event) -> None:

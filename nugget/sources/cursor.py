@@ -195,7 +195,9 @@ def _value(connection: sqlite3.Connection, key: str, table: str = "cursorDiskKV"
 
 
 def _path_of(uri: str) -> str:
-    return unquote(urlsplit(uri).path) if uri.startswith("file://") else uri if uri.startswith("/") else ""
+    if uri.startswith("file://"):
+        return unquote(urlsplit(uri).path)
+    return uri if uri.startswith("/") else ""
 
 
 def _folder_of_workspace(database: Path, name: str) -> str | None:

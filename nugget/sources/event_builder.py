@@ -224,8 +224,11 @@ def shell_words(command: object) -> str:
 
 
 def patch_changes(patch: str) -> Iterator[Event]:
-    """Return the changes of a patch in apply_patch's format, one per hunk; empty for any other text."""
-    path, added, old, new = "", None, [], []  # type: str, list[str] | None, list[str], list[str]
+    """Yield the changes of a patch in apply_patch's format, one for each hunk; nothing for any other text."""
+    path = ""
+    added: list[str] | None = None
+    old: list[str] = []
+    new: list[str] = []
     for line in [*patch.splitlines(), "*** End Patch"] if "*** " in patch else ():
         mark, text = line[:1], line[1:]
         if line.startswith("*** Move to: ") and path:

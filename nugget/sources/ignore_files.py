@@ -59,10 +59,10 @@ class Walk:
         Links to folders are not followed, links to files only if they stay below the root.
         """
         root, real_root = str(self.root.absolute()), os.path.realpath(self.root)
-        if not self.root.is_dir() or self._is_private(real_root):
-            reason = "holds memory, which is private to its identity" if self.root.is_dir() else "is not a folder"
-            end = "" if self.root.is_dir() else " (any more)"
-            self._note(self.problems, root, f"{reason}{end}; nothing in it is found")
+        is_gone = not self.root.is_dir()
+        if is_gone or self._is_private(real_root):
+            reason = "is not a folder (any more)" if is_gone else "holds memory, which is private to its identity"
+            self._note(self.problems, root, f"{reason}; nothing in it is found")
             return
         files = 0
         inherited = {root: _rules_above(Path(root))}

@@ -79,7 +79,7 @@ def read_note(
         reasons.append(f"has {len(links):,} links; only the first {MAX_LINKS:,} are followed")
     problems += [Problem(path=key, reason=why, severity=Severity.WARNING) for why in reasons if why]
     title = fields.text("title", Severity.WARNING) or title_of(body) or PurePosixPath(key).stem
-    targets = dict.fromkeys(_resolved(link, key, names) for link in links[:MAX_LINKS])
+    targets = dict.fromkeys(_resolve_link(link, key, names) for link in links[:MAX_LINKS])
     is_decision = not _DECISION_FOLDERS.isdisjoint(key.lower().split("/")[:-1])
     unit = Unit(
         id=key, source=source, type="decision" if is_decision else "document", title=shorten(title, _TITLE_CHARS),
@@ -120,12 +120,15 @@ def _link_name(name: str) -> str:
     return next((last.removesuffix(suffix) for suffix in SUFFIXES if last.endswith(suffix)), last)
 
 
-def _resolved(link: str, source: str, names: Mapping[str, str]) -> str:
+def _resolve_link(link: str, source: str, names: Mapping[str, str]) -> str:
     """Return the key that a link from note `source` leads to, whether or not that note exists."""
     beside = os.path.normpath(f"/{PurePosixPath(source).parent}/{link}")[1:]
-    whole = [beside] if "/" in link or link.lower().endswith(SUFFIXES) else []
-    from_root = f"{source.split('/', 1)[0]}/{link.strip('/')}"
-    tried = [*whole, f"{beside}.md", *([from_root, f"{from_root}.md"] if "/" in link else []), _link_name(link)]
+    tried = [beside] if "/" in link or link.lower().endswith(SUFFIXES) else []
+    tried.append(f"{beside}.md")
+    if "/" in link:
+        from_root = f"{source.split('/', 1)[0]}/{link.strip('/')}"
+        tried += [from_root, f"{from_root}.md"]
+    tried.append(_link_name(link))
     return next((names[name.lower()] for name in tried if name.lower() in names), f"{beside}.md")
 
 
@@ -179,7 +182,7 @@ def canon_folders(given: Sequence[str], *, base: Path) -> CanonFolders:
         given_path = expanded(rest if equals else text)
         path = given_path if given_path.is_absolute() else base / given_path
         inside = None if given_path.is_absolute() or ".." in given_path.parts else base
-        wanted = [slugify(name)] if equals else [_plain(path.name), _plain(f"{path.parent.name}-{path.name}")]
+        wanted = [slugify(name)] if equals else [_ref_part(path.name), _ref_part(f"{path.parent.name}-{path.name}")]
         unique = f"{wanted[0]}-{content_hash(str(path))[:6]}"
         chosen = next((name for name in (*wanted, unique) if name and name not in folders), None)
         if chosen and path not in [known for known, _ in folders.values()]:
@@ -187,7 +190,7 @@ def canon_folders(given: Sequence[str], *, base: Path) -> CanonFolders:
     return folders
 
 
-def _plain(name: str) -> str:
+def _ref_part(name: str) -> str:
     """Return a folder's name for use in refs."""
     kept = "".join(char if char.isalnum() or char in "._- " else "-" for char in name).strip(" .-")
     return kept[:80] or slugify(name)
@@ -269,25 +272,25 @@ def _memory_files(
 ) -> Iterator[tuple[str, Path]]:
     config, agent_files = environment.claude_config, INSTRUCTIONS.get(identity, ())
     is_claude = identity == "claude-code"
-    yield from _walked(environment.home / "memory" / identity, "")
+    yield from _walk(environment.home / "memory" / identity, "")
     if brain:
-        yield from _walked(brain / "memory" / identity, "@brain/")
+        yield from _walk(brain / "memory" / identity, "@brain/")
     if identity in _OF_USER:
         own = user_home(environment) / _OF_USER[identity]
         yield f"@user/{own.name}", own
     if is_claude:
         yield "@user/CLAUDE.md", config / "CLAUDE.md"
-        yield from _walked(config / "rules", "@user/rules/")
+        yield from _walk(config / "rules", "@user/rules/")
         for project in list_folder(config / "projects"):
-            yield from _walked(Path(project.path, "memory"), f"@project/{project.name}/")
+            yield from _walk(Path(project.path, "memory"), f"@project/{project.name}/")
     for folder in _used_workspaces(environment, workspaces) if agent_files else ():
         prefix = f"@workspace/{slugify(folder.name or 'root')}-{content_hash(str(folder))[:6]}/"
         yield from ((f"{prefix}{name}", folder / name) for name in agent_files)
         if is_claude:
-            yield from _walked(folder / ".claude" / "rules", f"{prefix}.claude/rules/")
+            yield from _walk(folder / ".claude" / "rules", f"{prefix}.claude/rules/")
 
 
-def _walked(root: Path, prefix: str) -> Iterator[tuple[str, Path]]:
+def _walk(root: Path, prefix: str) -> Iterator[tuple[str, Path]]:
     walk = Walk(root=root, suffixes=SUFFIXES, max_files=_MAX_MEMORY_FILES)
     yield from ((f"{prefix}{path}", Path(file)) for path, file in walk.files())
 

@@ -264,10 +264,11 @@ def natural_key(nugget: Nugget) -> tuple[str, str, str, str, str]:
 
 def _numbered(home: Path, record: SessionRecord, known: SessionRecord | None, file: Path) -> SessionRecord:
     """Give each nugget an id: its stored one, its own, or the next number."""
-    earlier = {natural_key(nugget): nugget.id for nugget in (known.nuggets if known else ())}
-    used = [nugget.id.rpartition("-") for nugget in (*record.nuggets, *(known.nuggets if known else ()))]
+    stored = known.nuggets if known else ()
+    earlier = {natural_key(nugget): nugget.id for nugget in stored}
     prefix = next((name.rpartition("-")[0] for name in earlier.values()), "") or _id_prefix(home, record, file)
-    last = max((int(number) for _, _, number in used if number.isdecimal()), default=0)
+    numbers = (nugget.id.rpartition("-")[2] for nugget in (*record.nuggets, *stored))
+    last = max((int(number) for number in numbers if number.isdecimal()), default=0)
     numbered: dict[str, Nugget] = {}
     for nugget in record.nuggets:
         name = earlier.get(natural_key(nugget)) or nugget.id

@@ -116,16 +116,18 @@ def _read_message(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]
         kind, text = part.get("type"), text_of(part.get("text"))
         state = mapping_of(part.get("state"))
         builder.skipped += kind is None
-        if (kind == "text" and not part.get("synthetic") and not part.get("ignored")) or kind == "tool":
-            builder.begin(moment=_started(part) or _started(state), uuid=part.get("id"))
-        else:
+        is_said = kind == "text" and not (part.get("synthetic") or part.get("ignored"))
+        if not is_said and kind != "tool":
             continue
+        builder.begin(moment=_started(part) or _started(state), uuid=part.get("id"))
         if kind == "tool":
             _read_tool(part, state, builder)
         elif is_agent and message.get("summary") is True:
             builder.add(EventKind.SUMMARY, text)
+        elif is_agent:
+            builder.reply(text)
         else:
-            (builder.reply if is_agent else builder.prompt)(text)
+            builder.prompt(text)
 
 
 def _read_tool(part: Mapping[str, Any], state: Mapping[str, Any], builder: EventBuilder) -> None:

@@ -315,7 +315,7 @@ def typed_text(text: str) -> str:
 
 
 def shell_output(text: str) -> str | None:
-    """Return the output of such a command (both streams); None for any other text."""
+    """Return the output of a command that the person ran (both streams); None for any other text."""
     if not text.lstrip().startswith(("<bash-stdout>", "<bash-stderr>")):
         return None
     parts = (between(text, f"<bash-{stream}>", f"</bash-{stream}>") for stream in ("stdout", "stderr"))

@@ -229,9 +229,10 @@ def _changed_files(repo: Path, change: RefChange) -> list[Change]:
 
 
 def _reached(repo: Path, change: RefChange) -> bool:
-    """Return True if a branch points at the commit of the change, or at a descendant."""
-    if change.new is None or resolve(repo, change.ref) is None:
-        return change.new is None and resolve(repo, change.ref) is None
+    """Return True if a branch is where a change puts it: at its commit or a descendant of that, or deleted."""
+    exists = resolve(repo, change.ref) is not None
+    if change.new is None or not exists:
+        return change.new is None and not exists
     return start(repo, ("merge-base", "--is-ancestor", change.new, change.ref)).returncode == 0
 
 
@@ -301,15 +302,15 @@ def _refuse_uncommitted(repo: Path, changed: Sequence[Change]) -> None:
 
 def _files_now(repo: Path, changed: Sequence[Change]) -> dict[str, str | None]:
     """Return the blob id of each file in the checkout, None for absent ones."""
-    found: dict[str, str | None] = {}
-    for path in (change.path for change in changed):
+    found: dict[str, str | None] = dict.fromkeys(change.path for change in changed)
+    regular: list[str] = []
+    for path in found:
         steps = [repo.joinpath(*path.split("/")[:depth]) for depth in range(1, path.count("/") + 2)]
         is_clear = not any(map(os.path.islink, steps)) and all(step.is_dir() for step in steps[:-1] if step.exists())
         if not is_clear or (steps[-1].exists() and not steps[-1].is_file()):
             found[path] = _BLOCKED
-        else:
-            found[path] = "" if steps[-1].exists() else None
-    regular = [path for path, blob in found.items() if blob == ""]
+        elif steps[-1].exists():
+            regular.append(path)
     for first in range(0, len(regular), 500):
         part = regular[first : first + 500]
         found.update(zip(part, run(repo, "hash-object", "--", *part).decode().split(), strict=True))
