@@ -105,7 +105,7 @@ def has_lines(file: StagedFile) -> bool:
     return not file.is_binary and file.mode != SUBMODULE and PurePosixPath(file.path).name not in LOCK_FILES
 
 
-def staged_files(repo: Path, *, variables: Mapping[str, str] | None = None) -> tuple[StagedFile, ...]:
+def staged_files(repo: Path, *, variables: Mapping[str, str] | None) -> tuple[StagedFile, ...]:
     """Return the files that the next commit changes, renames detected, with the added and removed lines.
 
     Raises GitError if git fails or the change is larger than 64 MB.
@@ -138,12 +138,12 @@ def _staged(status: str, mode: str, path: str, previous: str | None, section: li
     )
 
 
-def staged_content(repo: Path, path: str, *, variables: Mapping[str, str] | None = None) -> bytes | None:
+def staged_content(repo: Path, path: str, *, variables: Mapping[str, str] | None) -> bytes | None:
     """Return the staged content of a file, or None."""
     return git.run(repo, "cat-file", "blob", f":{path}", check=False, variables=variables) or None
 
 
-def author_name(repo: Path, *, variables: Mapping[str, str] | None = None) -> str:
+def author_name(repo: Path, *, variables: Mapping[str, str] | None) -> str:
     """Return the name of the next commit's author, empty if git knows none."""
     ident = git.run(repo, "var", "GIT_AUTHOR_IDENT", check=False, variables=variables).decode("utf-8", "replace")
     return ident.rpartition(" <")[0].strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +18,8 @@ from nugget.evidence.candidates import (
     PROFILES,
     Finding,
     IntentProfile,
+    choose_intent,
     evidence_by_id,
-    known_intent,
     session_evidence,
     strongest,
     subject_words,
@@ -103,7 +104,7 @@ def ingested_session(connection: sqlite3.Connection, session: str) -> store.LogS
 
 
 def evidence_bundle(
-    connection: sqlite3.Connection, session: str, query: str, *, options: BundleOptions = BundleOptions(), now: datetime
+    connection: sqlite3.Connection, session: str, query: str, *, options: BundleOptions, now: datetime
 ) -> EvidenceBundle:
     """Return the evidence for a question in a session that has been ingested.
 
@@ -121,7 +122,7 @@ def evidence_bundle(
 
 
 def workspace_bundle(
-    index: Index, query: str, *, workspace: str, options: BundleOptions = BundleOptions(), embedder: Embedder | None
+    index: Index, query: str, *, workspace: str, options: BundleOptions, embedder: Embedder | None
 ) -> EvidenceBundle:
     """Return the evidence for a question in all sessions of a workspace, of shells and agents.
 
@@ -167,7 +168,7 @@ def _bundle(
     degraded: tuple[str, ...] = (),
 ) -> EvidenceBundle:  # fmt: skip
     """Return the bundle of these rows. `matches` are the rows by word of the question, `near` those near in meaning."""
-    intent = known_intent(options.intent, query)
+    intent = choose_intent(options.intent, query)
     profile = PROFILES[intent]
     candidates = [one for one in found.values() if options.include_artifacts or one.category != "note"]
     scored = [
@@ -186,24 +187,25 @@ def _bundle(
     )  # fmt: skip
     is_shell = session is not None and session.source == SourceName.SHELL  # an agent reports its own progress
     streams = _latest(found.values(), min(_SHOWN_TAIL, options.output_window)) if is_shell else {}
-    text, truncated = fitted(list(_lines(bundle, streams, head, room=options.max_chars)), options)
+    text, truncated = fit_lines(list(_lines(bundle, streams, head, room=options.max_chars)), options)
     return replace(bundle, context_text=text, truncated=truncated)
 
 
-def fitted(lines: Sequence[str], options: BundleOptions, *, last: Sequence[str] = ()) -> tuple[str, bool]:
+def fit_lines(lines: Sequence[str], options: BundleOptions, *, last: Sequence[str] = ()) -> tuple[str, bool]:
     """Return as many lines as fit as text, followed by `last`, and whether any was left out."""
     ends = "\n".join(map(clean, last)).split("\n") if last else []
-    room = options.max_chars - sum(len(line) + 1 for line in ends)
-
-    def count(most: int, room: int) -> int:
-        sizes = accumulate(len(line) + 1 for line in given)
-        return min(max(0, most - len(ends)), sum(size <= room + 1 for size in sizes))
-
     given = "\n".join(map(clean, lines)).split("\n")
-    shown = given[: count(options.max_lines, room)]
+    lengths = list(accumulate(len(line) + 1 for line in given))
+    most_lines = options.max_lines - len(ends)
+    most_chars = options.max_chars - sum(len(line) + 1 for line in ends)
+
+    def fitting(most_lines: int, most_chars: int) -> list[str]:
+        return given[: max(0, min(most_lines, bisect_right(lengths, most_chars + 1)))]
+
+    shown = fitting(most_lines, most_chars)
     is_cut = len(shown) < len(given)
     if is_cut:
-        shown = [*given[: count(options.max_lines - 1, room - len(TRUNCATED) - 1)], TRUNCATED]
+        shown = [*fitting(most_lines - 1, most_chars - len(TRUNCATED) - 1), TRUNCATED]
     return "\n".join([*shown, *ends][: options.max_lines])[: options.max_chars], is_cut
 
 
@@ -211,29 +213,28 @@ def _scored(
     candidates: Sequence[Finding], matches: Mapping[str, set[int]], near: Mapping[int, float], profile: IntentProfile
 ) -> list[Finding]:
     """Set the scores and reasons of all candidates; return them by score, then newest first."""
-    standing = {
-        word: [one for one in candidates if one.id in rows or one.command in rows] for word, rows in matches.items()
+    frequencies = {
+        word: sum(one.id in rows or one.command in rows for one in candidates) for word, rows in matches.items()
     }
     weights = {  # the inverse frequency of a word; one without matches counts little
-        word: math.log(1 + (len(candidates) + 1) / len(found)) if found else 0.5 for word, found in standing.items()
+        word: math.log(1 + (len(candidates) + 1) / found) if found else 0.5 for word, found in frequencies.items()
     }
-    mass = sum(weights.values()) or 1.0
+    total_weight = sum(weights.values()) or 1.0
     times = [one.ts_ms for one in candidates]
     begin, span = min(times, default=0), max(1, max(times, default=0) - min(times, default=0))
     for one in candidates:
         own = [word for word, rows in matches.items() if one.id in rows]
-        lent = [word for word, rows in matches.items() if one.command in rows and one.id not in rows]
-        about = 0.0 if matches else 0.5
-        about += (sum(weights[word] for word in own) + _NEAR_SHARE * sum(weights[word] for word in lent)) / mass
-        about = max(about, near.get(one.id, 0.0))
+        of_command = [word for word, rows in matches.items() if one.command in rows and one.id not in rows]
+        weight = sum(weights[word] for word in own) + _NEAR_SHARE * sum(weights[word] for word in of_command)
+        about = max(weight / total_weight if matches else 0.5, near.get(one.id, 0.0))
         salience = min(1.0, one.salience + sum(profile.boosts.get(mark, 0.0) for mark in one.marks))
         recency = (one.ts_ms - begin) / span
         value = profile.weights[one.category] * (_ABOUT * about + _SALIENT * salience + _RECENT * recency)
         value *= 1.0 if about else _OFF_SUBJECT
-        one.is_asked = bool(own or one.id in near or (lent and one.category != "output"))
+        one.is_asked = bool(own or one.id in near or (of_command and one.category != "output"))
         one.score = round(min(1.0, value), 4)
         one.reasons = (
-            *(f"matches {word}" for word in own), *one.reasons, *(f"belongs to {word}" for word in lent),
+            *(f"matches {word}" for word in own), *one.reasons, *(f"belongs to {word}" for word in of_command),
             *(["near in meaning"] if one.id in near else []),
         )  # fmt: skip
     return sorted(candidates, key=lambda one: (-one.score, -one.ts_ms, -one.id))
@@ -287,13 +288,13 @@ def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str
     yield f"query: {shorten(bundle.query, max(16, min(300, room // 6)))}"
     head = [] if room <= _LINE_CHARS else head if bundle.intent in ("resume", "status") else head[:1]
     yield from head
-    told, incidents = {line.partition(": ")[2] for line in head}, list[str]()
+    shown, incidents = {line.partition(": ")[2] for line in head}, list[str]()
     for one in bundle.incidents:
         title, summary = one.facts["title"], one.facts["summary"]
-        told |= {title, *summary, bare_command(one.facts["command"] or "")}
+        shown |= {title, *summary, bare_command(one.facts["command"] or "")}
         incidents.append(f"- {title}" if bundle.session else f"- {title} [{one.session}]")
         incidents += (f"    {shorten(line, _LINE_CHARS)}" for line in summary)
-    notes = [one for one in bundle.notes if one.text not in told and (one.facts["open"] or one.kind != "note.blocker")]
+    notes = [one for one in bundle.notes if one.text not in shown and (one.facts["open"] or one.kind != "note.blocker")]
     edits = [one.text.removeprefix("Edited ") for one in (*notes, *bundle.selected) if one.kind.endswith("edit")]
     kinds = ("output", "failure") if not bundle.incidents else ()  # incidents already contain the failures
     rest = [
@@ -309,7 +310,7 @@ def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str
             for one in notes
             if one.kind != "note.edit"
         ],
-        "evidence": [*dict.fromkeys(f"- [{kind}] {text}" for kind, text in rest if text not in told)],
+        "evidence": [*dict.fromkeys(f"- [{kind}] {text}" for kind, text in rest if text not in shown)],
         "": output_lines(latest),
     }
     for section in _ORDER[bundle.intent]:

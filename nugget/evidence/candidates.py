@@ -118,7 +118,7 @@ def is_diagnostic(query: str) -> bool:
     return _DIAGNOSTIC.search(query) is not None
 
 
-def known_intent(name: str | None, query: str) -> str:
+def choose_intent(name: str | None, query: str) -> str:
     """Return the named intent, or the first one with a word in the question.
 
     Raises UsageError for an unknown name.
@@ -161,7 +161,7 @@ def session_evidence(connection: sqlite3.Connection, session: LogSession) -> dic
     found: dict[int, Finding] = {}
     for table, where, limit in _VIEW:
         rows = store.rows_in(connection, table, *store.id_range(session.key), where=where, limit=limit, newest=True)
-        found |= _made(connection, table, rows, {session.key: session.id})
+        found |= _findings(connection, table, rows, {session.key: session.id})
     return found
 
 
@@ -171,7 +171,7 @@ def evidence_by_id(
     """Return rows of any table by id. `names` are the ids of sessions by key."""
     found: dict[int, Finding] = {}
     for table, own in store.ids_by_table(row_ids).items():
-        found |= _made(connection, table, store.rows_by_id(connection, table, own), names)
+        found |= _findings(connection, table, store.rows_by_id(connection, table, own), names)
     return found
 
 
@@ -186,16 +186,16 @@ def strongest(candidates: Iterable[Finding]) -> dict[int, Finding]:
     return kept
 
 
-def _made(
+def _findings(
     connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]], names: Mapping[int, str]
 ) -> dict[int, Finding]:
     speech = store.speech_of(connection, [row[0] for row in rows])
-    made = {}
+    findings = {}
     for one in filter(None, (_finding(table, *row) for row in rows)):
         one.speaker, one.origin = speech[one.id]
         one.session = names.get(store.session_key_of(one.id), "")
-        made[one.id] = one
-    return made
+        findings[one.id] = one
+    return findings
 
 
 def _finding(table: str, row_id: int, ts_ms: int, *row: Any) -> Finding | None:

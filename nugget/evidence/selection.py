@@ -13,7 +13,7 @@ from typing import Any
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable
-from nugget.evidence import BundleOptions, evidence_bundle, fitted, ingested_session, output_lines
+from nugget.evidence import BundleOptions, evidence_bundle, fit_lines, ingested_session, output_lines
 from nugget.index.embedded import events as store
 from nugget.infra.llm import LLM, Reply, Request, object_schema
 from nugget.text import CHARS_PER_TOKEN, shorten
@@ -45,8 +45,8 @@ _HISTORY = (
 
 
 def select_with_llm(
-    connection: sqlite3.Connection, session: str, query: str, *, llm: LLM, settings: Settings, now: datetime,
-    options: BundleOptions = BundleOptions(),  # noqa: B008
+    connection: sqlite3.Connection, session: str, query: str, *, options: BundleOptions, llm: LLM, settings: Settings,
+    now: datetime,
 ) -> dict[str, Any]:  # fmt: skip
     """Let a model choose the rows of a session's history that help to answer a question; return its choice as JSON.
 
@@ -75,7 +75,7 @@ def select_with_llm(
     else:
         lines = [f"session: {session}", "intent: llm-select", f"query: {shorten(query, 300)}"]
         lines += [*(["evidence:"] if chosen else []), *(f"- {chosen[row_id]}" for row_id in sorted(chosen))]
-        text, _ = fitted(lines, options, last=output_lines(_latest(connection, known.key)))
+        text, _ = fit_lines(lines, options, last=output_lines(_latest(connection, known.key)))
     return {
         "session_id": session, "query": query, "context_text": text, "source_ids": sorted(chosen), "chunks": read,
         "left_out": left_out, "usd": round(usd, 6), "degraded": degraded,

@@ -241,18 +241,18 @@ def _hit(passage: StoredPassage, title: str, excerpt: str, score: float) -> Hit:
     )  # fmt: skip
 
 
-def _excerpt_of(text: str, terms: Sequence[QueryTerm], max_chars: int = EXCERPT_CHARS) -> str:
-    """Return about `max_chars` of a text around most of the words, on one line, cut with `[…]`."""
+def _excerpt_of(text: str, terms: Sequence[QueryTerm]) -> str:
+    """Return about EXCERPT_CHARS of a text around most of the words, on one line, cut with `[…]`."""
     line = " ".join(text.split())
-    if len(line) <= max_chars:
+    if len(line) <= EXCERPT_CHARS:
         return line
     marks = [(found.start(), term.weight) for term in terms
              for found in islice(re.finditer(re.escape(term.start), line, re.IGNORECASE), _MOST_PLACES)]  # fmt: skip
-    room = max_chars - 30
+    room = EXCERPT_CHARS - 30
     best = max(sorted(marks), default=(0, 0.0), key=lambda mark: sum(w for at, w in marks if 0 <= at - mark[0] < room))
     if best[0] < room:
-        return shorten(line, max_chars)
-    return f"[…] {shorten(line[_sentence_start(line, best[0]) :], max_chars - 4)}"
+        return shorten(line, EXCERPT_CHARS)
+    return f"[…] {shorten(line[_sentence_start(line, best[0]) :], EXCERPT_CHARS - 4)}"
 
 
 def _sentence_start(line: str, at: int) -> int:

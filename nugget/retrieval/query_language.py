@@ -148,7 +148,7 @@ def with_saved(text: str, searches: Sequence[str]) -> str:
 
 
 def merge_filters(one: Filter, other: Filter) -> Filter:
-    """Return both filters combined: lists are joined; the stricter of two days or confidences applies."""
+    """Return both filters combined: lists are joined; the stricter of two days applies."""
     merged: dict[str, Any] = {}
     for name in (entry.name for entry in fields(Filter)):
         values = getattr(one, name), getattr(other, name)

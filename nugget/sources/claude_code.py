@@ -178,7 +178,7 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: Tr
     details = mapping_of(record.get("toolUseResult"))
     failed = bool(block.get("is_error"))
     refused = speakers.refused_by_person(text, block, record, tool=tool)
-    by_hook = speakers.refused_by_hook(record)
+    by_hook = speakers.rejected_by(record) == "hook"
     about: dict[str, Any] = {"tool": tool or None, "call_id": call_id, "ok": not failed}
     is_output = tool in SHELL_TOOLS and not refused and not by_hook and not text.startswith(_NEVER_RAN)
     is_edit = any(reader.events[position].kind is EventKind.FILE_EDIT for position in positions)

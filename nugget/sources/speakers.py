@@ -336,17 +336,13 @@ def refused_by_person(text: str, block: Mapping[str, Any], record: Mapping[str, 
     if block.get("is_error") is not True or not text.startswith(_REFUSED):
         return False
     if isinstance(record.get("permissionDecision"), Mapping):
-        return _rejected_by(record) in ("user_reject", "user_abort")
+        return rejected_by(record) in ("user_reject", "user_abort")
     is_own = not tool.startswith(("mcp__", "Bash", "PowerShell"))
     return is_own and record.get("toolUseResult") in (f"Error: {text}", "User rejected tool use")
 
 
-def refused_by_hook(record: Mapping[str, Any]) -> bool:
-    """Return whether the client recorded that a hook refused a call."""
-    return _rejected_by(record) == "hook"
-
-
-def _rejected_by(record: Mapping[str, Any]) -> object:
+def rejected_by(record: Mapping[str, Any]) -> object:
+    """Return who refused a call, as the client recorded it (`user_reject`, `hook`…), or None."""
     decision = record.get("permissionDecision")
     return decision.get("source") if isinstance(decision, Mapping) and decision.get("decision") == "reject" else None
 

@@ -49,7 +49,7 @@ _MOST_KNOWN = 32
 class Index(IndexReader):
     """An index file, opened for reading; thread-safe, since each thread has its own connection.
 
-    Raises Unusable if the file must be rebuilt first.
+    `IndexReader` describes its queries. Raises Unusable if the file must be rebuilt first.
     """
 
     other_model = "no_vectors"  # sync gives this index vectors of the client's model
@@ -82,7 +82,6 @@ class Index(IndexReader):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Read one state of the index throughout the block, even if others write to it."""
         connection = self.connection
         if connection.in_transaction:
             yield
@@ -99,7 +98,6 @@ class Index(IndexReader):
 
     @property
     def chunk_count(self) -> int:
-        """The number of chunks of all sources."""
         return self._vocabulary.chunks
 
     @property
@@ -109,7 +107,6 @@ class Index(IndexReader):
 
     @property
     def embedding_model(self) -> str | None:
-        """The model of the index's vectors, or None."""
         return self.meta("embedding_model") or None
 
     def model_problem(self, model: str | None = None) -> str | None:
@@ -128,13 +125,11 @@ class Index(IndexReader):
         return {name: self.connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
     def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
-        """Return the words of a question to search for."""
         return terms_of(self._vocabulary, text)
 
     def search(
         self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
     ) -> Lists:
-        """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
         # One after the other: in parallel threads they would lose more to the interpreter lock than they gain.
         texts = self.search_text("chunks", terms, depth, filter_)
         wholes = self.search_text("units", terms, depth, filter_)
@@ -214,7 +209,6 @@ class Index(IndexReader):
         return known[name]
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """Return the k chunks with the highest cosine to a normalised vector, as (chunk key, cosine)."""
         near = self._signs.near(self.connection, vector, k, self._admitted(filter_, "chunks"))
         # L2 is sqlite-vec's only measure that does not compute two norms per row.
         sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
@@ -222,7 +216,6 @@ class Index(IndexReader):
         return [(key, vectors.cosine(distance)) for distance, key in best]
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
-        """Return the cosines of each of these units that has vectors: of the whole, and of its title."""
         sql = (
             "SELECT unit_key, vec_distance_L2(embedding, ?), "
             "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
@@ -234,7 +227,6 @@ class Index(IndexReader):
         }
 
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
-        """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
         sql = (  # with min(), SQLite takes `key` from the smallest row
             "SELECT unit_key, key, min(vec_distance_L2(embedding, ?)) FROM chunks CROSS JOIN vectors "
             "ON chunk_key = key WHERE unit_key IN (SELECT value FROM json_each(?)) GROUP BY unit_key"
@@ -243,7 +235,6 @@ class Index(IndexReader):
         return {unit: (key, vectors.cosine(distance)) for unit, key, distance in rows}
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
-        """Return the cosine of each of these whole units with another one, at least 0."""
         vector = self.connection.execute(
             "SELECT embedding FROM unit_vectors WHERE unit_key = ?", (unit_key,)
         ).fetchone()
@@ -252,7 +243,6 @@ class Index(IndexReader):
         return {key: max(vectors.cosine(distance), 0.0) for key, distance in near}
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
-        """Return those of the words that occur in a unit."""
         if self._has_numpy and (alone := _plain_terms(terms)):
             keys, _, term_of = self._postings("chunks", alone)
             return [terms.words[at] for at in sorted(set(term_of[self._documents("chunks")[1][keys] == unit_key]))]
@@ -262,26 +252,21 @@ class Index(IndexReader):
         return [word for word in terms.words if self.connection.execute(sql, (match_any([word]), *keys)).fetchone()]
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
-        """Return the unit of each of these chunks: chunk key -> unit key."""
         if self._has_numpy:
             units = self._documents("chunks")[1]
             return dict(zip(keys, units[list(keys)].tolist(), strict=True))
         return dict(select_in(self.connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
 
     def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
-        """Return all chunks of these units, in order."""
         return stored.chunks_of_units(self.connection, keys)
 
     def units(self, keys: Iterable[int]) -> dict[int, Unit]:
-        """Return units by key."""
         return stored.units_by_key(self.connection, keys)
 
     def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
-        """Return the keys of units by id, within one source."""
         return stored.unit_keys(self.connection, ids, source)
 
     def unit_vector(self, unit_key: int) -> Vector | None:
-        """Return the vector of a whole unit, if it has one."""
         import numpy as np
 
         sql = "SELECT embedding FROM unit_vectors WHERE unit_key = ?"
@@ -289,13 +274,11 @@ class Index(IndexReader):
         return np.frombuffer(row[0], dtype="<f4") if row else None
 
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
-        """Return columns of the units `u` that pass a filter; `columns` and `order` are trusted SQL."""
         conditions, parameters = conditions_of(filter_)
         sql = f"SELECT {columns} FROM units u WHERE {conditions or 'true'} ORDER BY {order} LIMIT ?"
         return self.connection.execute(sql, (*parameters, -1 if limit is None else limit))
 
     def edges(self, keys: Sequence[int]) -> list[Edge]:
-        """Return the relations of these units, in both directions."""
         ends = (
             "FROM relationships r JOIN units s ON s.key = r.source_key "
             "JOIN units t ON t.id = r.target_id AND t.source = s.source"
@@ -308,7 +291,6 @@ class Index(IndexReader):
         return found
 
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
-        """Return those of the units that pass a filter."""
         conditions, parameters = conditions_of(filter_)
         if not conditions:
             return set(keys)
@@ -316,7 +298,6 @@ class Index(IndexReader):
         return {row[0] for row in select_in(self.connection, sql, keys, parameters)}
 
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
-        """Return the ids of the newer units that supersede any of these units."""
         sql = """SELECT t.key, s.id FROM units t
                  JOIN relationships r ON r.target_id = t.id AND r.relation_type = 'supersedes'
                  JOIN units s ON s.key = r.source_key AND s.source = t.source AND s.key != t.key

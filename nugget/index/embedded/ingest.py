@@ -190,9 +190,11 @@ def _rules(settings: Settings) -> str:
 
 def _read_log(run: IngestRun, log: Log) -> None:
     """Read a log that changed, and replace its rows."""
-    states = store.read_states(run.connection, [file.locator for file in log])
-    seen = {file.locator: states.get(file.locator) or ReadState(path=file.locator, part=file.part) for file in log}
-    seen = {file.locator: replace(seen[file.locator], size=file.size, mtime_ns=file.mtime_ns) for file in log}
+    known = store.read_states(run.connection, [file.locator for file in log])
+    seen: dict[str, ReadState] = {}
+    for file in log:
+        state = known.get(file.locator) or ReadState(path=file.locator, part=file.part)
+        seen[file.locator] = replace(state, size=file.size, mtime_ns=file.mtime_ns)
     if source_of(log) is SourceName.SHELL:
         with write_transaction(run.connection):
             _put_shell(run, log, list(seen.values()))

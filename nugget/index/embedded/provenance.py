@@ -49,8 +49,8 @@ def ids_beginning_with(connection: sqlite3.Connection, prefix: str, *, workspace
 
 
 def nuggets_at(
-    connection: sqlite3.Connection, workspace: str, *, paths: Sequence[str], folders: Sequence[str] = (),
-    below: Sequence[str] = (), types: Sequence[str] = (), since: datetime | None = None
+    connection: sqlite3.Connection, workspace: str, *, paths: Sequence[str], folders: Sequence[str],
+    below: Sequence[str], types: Sequence[str], since: datetime | None,
 ) -> list[Nugget]:  # fmt: skip
     """Return the nuggets scoped to one of `paths`, to a file directly in one of `folders`, or to any path `below` one.
 
@@ -67,8 +67,8 @@ def nuggets_at(
 
 
 def search_nuggets(
-    connection: sqlite3.Connection, workspace: str, text: str, *, limit: int,
-    types: Sequence[str] = (), since: datetime | None = None
+    connection: sqlite3.Connection, workspace: str, text: str, *, limit: int, types: Sequence[str],
+    since: datetime | None,
 ) -> dict[str, float]:  # fmt: skip
     """Return the ids of a workspace's nuggets that contain words of a text, with BM25 scores, best first."""
     terms = terms_of(Vocabulary(connection), text)
@@ -149,7 +149,7 @@ def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
 
 
 def sessions_touching(
-    connection: sqlite3.Connection, workspace: str, paths: Sequence[str], *, below: Sequence[str] = ()
+    connection: sqlite3.Connection, workspace: str, paths: Sequence[str], *, below: Sequence[str]
 ) -> list[SessionRecord]:
     """Return the sessions that touched one of these files, or anything below a folder, newest first."""
     start = "SELECT file FROM file_touches WHERE workspace = ?"

@@ -129,10 +129,7 @@ class RowMaker:
         found = None if record in self.repeated or not event.text.strip() else number
         for place, text in enumerate(cut_text(event.text, _ROW_CHARS)):
             kind = event.kind.value + (store.MORE if place else "")
-            self.rows["events"].append([
-                self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None,
-                event.speaker.value, event.origin.value, found, self.file, record,
-            ])  # fmt: skip
+            self._put(event, self.ids.next("events"), kind, text, number=found, record=record)
 
     def _add_edit(self, event: Event) -> None:
         row = self.ids.next("file_edits")
@@ -177,10 +174,13 @@ class RowMaker:
         self._put(event, self.ids.next("events"), "command.end", label, ok=ok, begun=begun)
         self._close(event)
 
-    def _put(self, event: Event, row: int, kind: str, text: str, *, ok: int | None, begun: int | None) -> None:
+    def _put(
+        self, event: Event, row: int, kind: str, text: str, *, ok: int | None = None, begun: int | None = None,
+        number: int | None = None, record: int | None = None,
+    ) -> None:  # fmt: skip
         self.rows["events"].append([
             row, self.ts_ms, kind, event.tool, text, ok, event.exit_code, begun, event.speaker.value,
-            event.origin.value, None, self.file, None,
+            event.origin.value, number, self.file, record,
         ])  # fmt: skip
 
     def _open(self, event: Event, row: int, label: str) -> None:

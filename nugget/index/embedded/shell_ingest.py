@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from nugget.index.embedded.events import Ids
 from nugget.index.embedded.session_rows import IngestRun
 from nugget.redaction import MARGIN_CHARS, redact, within
-from nugget.sources import Log
+from nugget.sources import Log, storable, text_of
 from nugget.sources.shell_logs import EVENTS, INPUT, MAX_LINE_CHARS, STREAMS, LogEvent, LogLine, read_events, read_text
 
 PASSAGE_CHARS = 1200
@@ -246,5 +246,4 @@ def _as_json(given: Mapping[str, Any]) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a text from a log, without characters that UTF-8 or the index cannot hold."""
-    return value.replace("\0", "�").encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+    return storable(text_of(value))

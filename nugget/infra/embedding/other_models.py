@@ -10,8 +10,7 @@ import math
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,17 +62,14 @@ class FastembedEmbedder:
                 f"`embedding.model: {self.model}` is neither bundled, `openai:…`, `voyage:…` nor known to fastembed.",
                 hint="Use `all-MiniLM-L6-v2` (bundled, offline) or a name from fastembed's list of models.",
             )
-        load = partial(fastembed.TextEmbedding, self.model, cache_dir=str(self._cache), **_CPU)
         reason = "it has not been downloaded"
-        with suppress(Exception):  # hub, network and file errors of four libraries
-            self._loaded = load(local_files_only=True)
-            return self._loaded
-        if download:
+        for is_local in (True, False) if download else (True,):
             try:
-                self._loaded = load()
+                place = {"cache_dir": str(self._cache), "local_files_only": is_local}
+                self._loaded = fastembed.TextEmbedding(self.model, **place, **_CPU)
                 return self._loaded
-            except Exception as error:
-                reason = _first_line(error).rstrip(".")
+            except Exception as error:  # hub, network and file errors of four libraries arrive here
+                reason = reason if is_local else _first_line(error).rstrip(".")
         raise EmbeddingUnavailable(
             f"The embedding model {self.model} could not be loaded or downloaded ({reason}).",
             hint="Check the network and run `nugget sync`, or use the bundled model: "
