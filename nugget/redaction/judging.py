@@ -17,7 +17,7 @@ _LOOKED_AT = 160
 
 _LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
 _WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) for part in _LISTS[:5])
-SAYS, VERBS = (frozenset(part.encode().decode("latin-1").lower().split()) for part in _LISTS[5:7])
+SAYS, VERBS, PASSWORD_STEMS = ([word.encode().decode("latin-1") for word in _LISTS[n].split()] for n in (5, 6, 9))
 
 
 def patterns(table: str, *, of_bytes: bool) -> SimpleNamespace:
@@ -31,7 +31,6 @@ TABLES = tomllib.loads((RULES / "patterns.toml").read_text("utf-8"))
 IS = patterns("values", of_bytes=False)
 PUBLIC_KEYS = tuple(_LISTS[8].split())
 _PUBLIC_NAMES = (*_LISTS[7].split(), *PUBLIC_KEYS, "public key")
-PASSWORD_STEMS = tuple(map(str.encode, _LISTS[9].split()))
 _ISSUED, _SIGNS = re.compile(r"(?=\D{0,159}+\d)[\W\d_]{0,159}+[^\W\d_]"), frozenset("!#$%&*+?@^~")
 
 

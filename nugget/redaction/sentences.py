@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 from nugget.redaction import judging as judge
-from nugget.redaction.structured import Span
+from nugget.redaction.structured import Span, places
 
 READ = judge.patterns("sentences", of_bytes=False)
 _FORMS = vars(judge.patterns("forms", of_bytes=False))
@@ -32,8 +32,8 @@ _CLASSES = bytes(
     for sign in map(chr, range(256))
 )  # fmt: skip
 """A sign for the class of each byte: letters, digits, signs within passwords, signs of code, and others."""
-_ODD = re.compile(rb"0(?:(?<=a0)|(?<=a-0)|-?a|000)|#(?<=[au0]#)[au0]")
-"""Classes that follow each other in a secret with digits or signs."""
+_ODD = re.compile(rb"(?:0(?:(?<=a0)|(?<=a-0)|-?a|000)|#(?<=[au0]#)[au0])[^\n]*")
+"""Classes that follow each other in a secret with digits or signs, and the rest of their line."""
 _LEAD = re.compile(rb"\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})")
 """A line number, or the rights with which a line of `ls -l` begins."""
 _LONGEST_PART, _ABOVE = 320, 240
@@ -70,12 +70,12 @@ def _trained() -> tuple[Mapping[str, float], float]:
 
 def suspects(data: bytes) -> Iterator[Suspect]:
     """Yield the words that could be secrets in the sentences of a text, in UTF-8."""
-    classes, small = data.translate(_CLASSES), data.lower()
-    begins = {begin for stem in judge.PASSWORD_STEMS for begin in _lines(small, partial(small.find, stem))}
+    classes, small = data.translate(_CLASSES), data.lower().decode("latin-1")
+    told = {data.rfind(b"\n", 0, at) + 1 for stem in judge.PASSWORD_STEMS for at in places(small, stem)}
     for _ in range(_BELOW):  # the answer may stand in one of the next lines
-        begins.update([data.find(b"\n", begin) + 1 for begin in begins])
-    begins.update(_lines(classes, lambda at: found.start() if (found := _ODD.search(classes, at)) else -1))
-    for begin in sorted(begins):
+        told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
+    odd = {data.rfind(b"\n", 0, found.start()) + 1 for found in _ODD.finditer(classes)}
+    for begin in sorted(told | odd):
         stop = classes.find(b"\n", begin)
         stop = len(classes) if stop < 0 else stop
         codes, signs, others, digits = (classes.count(sign, begin, stop) for sign in (b"{", b"#", b"-", b"0"))
@@ -83,61 +83,55 @@ def suspects(data: bytes) -> Iterator[Suspect]:
             continue
         lead = _LEAD.match(data, begin, stop)
         if not (lead and lead["listing"]):
-            yield from _of_line(data, lead.end() if lead else begin, stop)
+            for first, end in _parts(data, lead.end() if lead else begin, stop):
+                yield from _of_part(data, first, end, may_be_plain=begin in told)
 
 
-def _lines(text: bytes, find: Callable[[int], int]) -> Iterator[int]:
-    """Yield where the lines begin in which `find` finds something, each once."""
-    at = find(0)
-    while at >= 0:
-        yield text.rfind(b"\n", 0, at) + 1
-        end = text.find(b"\n", at)
-        at = find(end) if end >= 0 else -1
-
-
-def _of_line(data: bytes, begin: int, stop: int) -> Iterator[Suspect]:
+def _parts(data: bytes, begin: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each part of a line."""
     while begin < stop:
         end = stop
         if stop - begin > _LONGEST_PART:
             end = data.rfind(b" ", begin + _LONGEST_PART // 2, begin + _LONGEST_PART) + 1 or begin + _LONGEST_PART
             while end < stop and 0x80 <= data[end] < 0xC0:  # within a character
                 end += 1
-        above = data[max(0, begin - _ABOVE) : begin].rpartition(b"\x1f")[2]  # within one text of a session
-        yield from _of_part(data[begin:end], above, begin)
+        yield begin, end
         begin = end
 
 
-def _of_part(part: bytes, above: bytes, at: int) -> Iterator[Suspect]:
-    """Yield the suspects in a part of a line; `above` is the text before it."""
-    text = part.decode("utf-8", "surrogateescape")
+def _of_part(data: bytes, begin: int, end: int, *, may_be_plain: bool) -> Iterator[Suspect]:
+    """Yield the suspects in a part of a line, plain words only where a word for passwords stands nearby."""
+    text = data[begin:end].decode("utf-8", "surrogateescape")
     runs = _runs(text)
-    oddness, is_told = max(map(_oddness, runs), default=0), any(map(_told_by, runs))
-    if not (oddness or any(map(_gives, runs)) or len(runs) < _FEW):
+    oddness = max(map(_oddness, runs), default=0)
+    if not (oddness or (may_be_plain and (len(runs) < _FEW or any(map(_gives, runs))))):
         return
-    told_above = set().union(*map(_told_in, above.split(b"\n")))
-    is_told = is_told or bool(told_above)
+    above = data[max(0, begin - _ABOVE) : begin].rpartition(b"\x1f")[2]  # within one text of a session
+    told_above = {kind for run in _runs(above.decode("utf-8", "replace")) if (kind := _told_by(run))}
+    is_told = bool(told_above) or any(map(_told_by, runs))
     if oddness < 2 and not is_told:
         return
     words = [*_words(text)]
-    told = [(kind, start) for start, _, word, _ in words if (kind := _told_by(word))]
     plain = sum(word.isalpha() for _, _, word, _ in words)
     if not words or plain < ((not told_above or len(words) > 2) if is_told else max(2, len(words) / 2)):
         return
+    told = [(kind, start) for start, _, word, _ in words if (kind := _told_by(word))]
     line = {f"plain {plain * 4 // len(words)}", f"words {len(words).bit_length()}"}
     line |= {f"in {kind}" for kind, _ in told} | {f"above {kind}" for kind in told_above}
     line |= {"listed"} if READ.listed.match(text) else set()
     for place, (start, before, word, after) in enumerate(words):
         if not _is_suspect(words, place, is_told):
             continue
-        form, end = _of_form(word), start + len(word)
-        near, nearest = _of_telling(start, end, told)
+        form, stop = _of_form(word), start + len(word)
+        near, nearest = _of_telling(start, stop, told)
         strength = next((name for name in _STRENGTHS if name in form), "other")
         last = _as_feature(words[place - 1][2]) if place else "^"
         crossed = {f"{strength} {last}", f"{strength} {nearest}", f"{strength} {_is_quoted(before, after)}"}
-        if len(text) != len(part):
-            start, end = (len(text[:stop].encode("utf-8", "surrogateescape")) for stop in (start, end))
+        if len(text) != end - begin:
+            start, stop = (len(text[:at].encode("utf-8", "surrogateescape")) for at in (start, stop))
         kind = nearest.partition(" ")[0] or next(iter(sorted(told_above)), "password")
-        yield at + start, at + end, _KINDS[kind], frozenset(line | form | _of_neighbours(words, place) | near | crossed)
+        features = frozenset(line | form | _of_neighbours(words, place) | near | crossed)
+        yield begin + start, begin + stop, _KINDS[kind], features
 
 
 def _words(text: str) -> Iterator[Word]:
@@ -150,7 +144,7 @@ def _words(text: str) -> Iterator[Word]:
         inner = inner.rstrip(_CLOSING)
         end = start + len(inner)
         after, signs = text[end : run.end()], ""
-        if (pair := READ.pair.match(inner)) and (pair["sign"] != "=" or _told_by(pair["name"])):
+        if not inner.isalpha() and (pair := READ.pair.match(inner)) and (pair["sign"] != "=" or _told_by(pair["name"])):
             yield start, before, pair["name"], pair["sign"]
             inner = pair["value"].lstrip(_OPENING)
             start, before = end - len(inner), pair["sign"]
@@ -210,12 +204,6 @@ def _of_telling(start: int, end: int, told: Sequence[tuple[str, int]]) -> tuple[
     within = {f"{kind} within" for kind, at in told if start == at}
     before = [f"{kind} {distance}" for distance, kind in near]
     return {f"{one} before" for one in before} | behind | within, before[0] if before else ""
-
-
-@lru_cache(maxsize=4096)
-def _told_in(line: bytes) -> frozenset[str]:
-    """Return the kinds of secrets that the words of a line announce."""
-    return frozenset(filter(None, map(_told_by, _runs(line.decode("utf-8", "replace")))))
 
 
 def _runs(text: str) -> list[str]:
