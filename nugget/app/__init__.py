@@ -28,8 +28,8 @@ from nugget.infra.llm import open_llm
 from nugget.models import Bundle, Depth, Query, SourceName, Unit
 from nugget.models.nuggets import NuggetBundle
 from nugget.retrieval import refs, retrieve
-from nugget.retrieval.candidates import configured
-from nugget.retrieval.llm import Reranker, answer, answered, choose_reranker, citations_in
+from nugget.retrieval.candidates import configured_profile
+from nugget.retrieval.llm import Reranker, add_answer, answer, choose_reranker, citations_in
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search, with_saved, with_synonyms
 from nugget.retrieval.search import Indexes, chosen_sources
 from nugget.upkeep import find_brain
@@ -187,7 +187,7 @@ class Brain:
     ) -> Bundle:  # fmt: skip
         started, settings = time.perf_counter(), self.settings
         sources = chosen_sources(parsed.filter.sources, identity=query.identity)
-        profile = configured(query.profile or "task", settings)
+        profile = configured_profile(query.profile or "task", settings)
         profile = replace(profile, reads_closely=self._is_read_by_people)
         text = parsed.text if parsed.match else with_synonyms(parsed.text, settings.retrieval_synonyms)
         parsed = replace(parsed, text=text, filter=replace(parsed.filter, sources=()))
@@ -224,7 +224,7 @@ class Brain:
         chosen = chosen_sources(query.filter.sources, identity=query.identity)
         return refs.related(
             self._named(query, fresh=fresh), query, self.indexes(query.identity), sources=chosen, now=datetime.now(UTC),
-            profile=configured("task", self.settings), embedder=self.embedder,
+            profile=configured_profile("task", self.settings), embedder=self.embedder,
         )  # fmt: skip
 
     def _named(self, query: Query, *, fresh: bool) -> Unit | str:
@@ -253,7 +253,7 @@ class Brain:
 
     def answer(self, bundle: Bundle, llm: LLM | None) -> Bundle:
         """Return the bundle with a written answer, if there is an LLM and something to answer from."""
-        return answered(bundle, llm, self.settings)
+        return add_answer(bundle, llm, self.settings)
 
     def stream_answer(self, bundle: Bundle, llm: LLM) -> Iterator[str]:
         """Yield a written answer in parts. Raises LLMUnavailable."""

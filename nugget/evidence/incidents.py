@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import dropwhile
 from typing import Any
 
 from nugget.sources.condense import plain
@@ -64,9 +65,7 @@ def _programs_of(command: str) -> list[str]:
     """Return the programs of a command line, each with the sub-command if that says more (`git-log`)."""
     found = []
     for part in re.split(r"\|\||&&|[|;\n]", command[:2000]):
-        words = part.split()
-        while words and ("=" in words[0] or words[0] in _STARTERS):
-            words = words[1:]
+        words = list(dropwhile(lambda word: "=" in word or word in _STARTERS, part.split()))
         if words and words[0] not in ("cd", "export", "source", "set"):
             program = words[0].rsplit("/", 1)[-1]
             compound = program in ("git", "gh", "docker", "kubectl") and len(words) > 1
@@ -324,10 +323,7 @@ def _tried_before(command: str, ts_ms: int, step: int, pending: list[OpenInciden
 
 @lru_cache(maxsize=4096)
 def _target_of(command: str) -> _Target:
-    """Return the target of a command."""
-    words = bare_command(command)[:2000].lower().split()
-    while words and words[0] in _STARTERS:
-        words = words[1:]
+    words = list(dropwhile(_STARTERS.__contains__, bare_command(command)[:2000].lower().split()))
     if words and words[0].startswith(("/", "./", "~")):
         words[0] = words[0].rsplit("/", 1)[-1]
     arguments = [word.strip("\"'") for word in words if not word.startswith("-") and word not in _JOINS]

@@ -24,7 +24,7 @@ from nugget.retrieval.llm import Reranker
 from nugget.retrieval.packing import pack, summary
 from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.scoring import helpful
-from nugget.retrieval.search import WRITTEN, Found, Indexes, day_of, list_source, merged, search_source
+from nugget.retrieval.search import WRITTEN, Found, Indexes, day_of, list_source, merge_hits, search_source
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
@@ -76,10 +76,10 @@ def retrieve(
                           most=max(most, RERANKED if reranker else 0))
             for source in sources
         ]  # fmt: skip
-        hits = merged(found)
+        hits = merge_hits(found)
     searched = time.perf_counter()
     degraded = [f"plain_text: {parsed.problem}"] if parsed.problem else []
-    degraded += _lacking(found)
+    degraded += _degraded(found)
     if reranker and hits:
         hits, problem = _rerank(query.text, hits, reranker)
         degraded += [problem] if problem else []
@@ -112,7 +112,7 @@ def retrieve(
     )  # fmt: skip
 
 
-def _lacking(found: Sequence[Found]) -> list[str]:
+def _degraded(found: Sequence[Found]) -> list[str]:
     """Return the entries of `degraded`; a source that waits for its vectors while others have them is behind."""
     lacking = [name for one in found for name in one.degraded]
     has_vectors = any(one.idfs and "no_vectors" not in one.degraded for one in found)

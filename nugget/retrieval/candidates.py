@@ -49,7 +49,7 @@ SEARCH = Profile(name="search", candidates=200, hops=0)
 PROFILES = {profile.name: profile for profile in (TASK, SEARCH)}
 
 
-def configured(name: str, settings: Settings) -> Profile:
+def configured_profile(name: str, settings: Settings) -> Profile:
     """Return a profile with the user's settings applied. Raises UsageError for an unknown name."""
     if name not in PROFILES:
         raise UsageError(f"There is no profile {name!r}.", hint=f"Choose one of: {', '.join(PROFILES)}.")

@@ -85,18 +85,19 @@ def choose_reranker(settings: Settings, llm: LLM | None, environment: Environmen
     if name == "local" or (name == "auto" and llm is None):
         return None
     if name in ("auto", "claude"):
-        return Reranker("claude", lambda question, hits: judged_by_claude(question, hits, llm, settings))
+        return Reranker("claude", lambda question, hits: judge_with_claude(question, hits, llm, settings))
     model = name.removeprefix(_CROSS_ENCODER)
     if not model or model == name:
         raise UsageError(
             f"`retrieval.reranker` must be auto, local, claude or cross-encoder:<name or folder>, not {name!r}."
         )
     encoder = CrossEncoder(model, cache=environment.models / "fastembed")
-    return Reranker(f"{_CROSS_ENCODER}{Path(model).name}", lambda question, hits: _logistic(question, hits, encoder))
+    label = f"{_CROSS_ENCODER}{Path(model).name}"
+    return Reranker(label, lambda question, hits: _judge_locally(question, hits, encoder))
 
 
-def judged_by_claude(question: str, hits: Sequence[Hit], llm: LLM | None, settings: Settings) -> list[float]:
-    """Return the relevance of each hit as judged by Claude; hits missing from the reply get 0.
+def judge_with_claude(question: str, hits: Sequence[Hit], llm: LLM | None, settings: Settings) -> list[float]:
+    """Return the relevance of each hit to Claude; hits missing from the reply get 0.
 
     Raises LLMUnavailable also when the reply judges fewer than half of them.
     """
@@ -106,7 +107,7 @@ def judged_by_claude(question: str, hits: Sequence[Hit], llm: LLM | None, settin
             hint="Set ANTHROPIC_API_KEY, or `retrieval: {reranker: local}`.",
         )
     fenced = [
-        llm.fence(f"{hit.unit.title}\n\n{_text_of(hit)}"[:PASSAGE_CHARS], "passage", number=number, **_standing(hit))
+        llm.fence(f"{hit.unit.title}\n\n{_text_of(hit)}"[:PASSAGE_CHARS], "passage", number=number, **_facts_about(hit))
         for number, hit in enumerate(hits, start=1)
     ]
     task = f"Judge all {len(hits)} passages by their relevance to the question."
@@ -126,7 +127,7 @@ def judged_by_claude(question: str, hits: Sequence[Hit], llm: LLM | None, settin
     return [judged.get(number, 0.0) for number in range(1, len(hits) + 1)]
 
 
-def _logistic(question: str, hits: Sequence[Hit], encoder: CrossEncoder) -> list[float]:
+def _judge_locally(question: str, hits: Sequence[Hit], encoder: CrossEncoder) -> list[float]:
     """Return the sigmoid of the cross-encoder's logit for each hit. Raises EmbeddingUnavailable."""
     texts = [f"{hit.unit.title}\n{_text_of(hit)}"[:PASSAGE_CHARS] for hit in hits]
     return [1 / (1 + math.exp(-max(logit, -700.0))) for logit in encoder.logits(question, texts)]
@@ -143,7 +144,7 @@ def answer(question: str, hits: Sequence[Hit], llm: LLM, settings: Settings) -> 
     units = [
         llm.fence(
             (_text_of(hit, with_places=True) or hit.unit.body)[:_UNIT_CHARS], "unit", id=hit.name,
-            source=hit.unit.source, title=hit.unit.title, **_standing(hit), stale=hit.stale_reason or "no",
+            source=hit.unit.source, title=hit.unit.title, **_facts_about(hit), stale=hit.stale_reason or "no",
         )
         for hit in hits
     ]  # fmt: skip
@@ -156,7 +157,7 @@ def answer(question: str, hits: Sequence[Hit], llm: LLM, settings: Settings) -> 
     )  # fmt: skip
 
 
-def answered(bundle: Bundle, llm: LLM | None, settings: Settings) -> Bundle:
+def add_answer(bundle: Bundle, llm: LLM | None, settings: Settings) -> Bundle:
     """Return the bundle with a written answer, if there is an LLM and something to answer from.
 
     When the LLM fails, `degraded` says why.
@@ -190,7 +191,7 @@ def _text_of(hit: Hit, *, with_places: bool = False) -> str:
     return "\n\n".join(f"{place}{chunk.text}" for place, chunk in zip(places, hit.chunks, strict=True))
 
 
-def _standing(hit: Hit) -> dict[str, Any]:
+def _facts_about(hit: Hit) -> dict[str, Any]:
     """Return the facts about a unit that a model may weigh beside its text."""
     unit = hit.unit
     return {

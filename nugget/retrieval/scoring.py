@@ -137,10 +137,10 @@ def relevance(known: float, *, behind: float, is_best: bool, has_vectors: bool) 
 
     `behind` is the distance of its match to the best one.
     """
-    return 1 / (1 + math.exp(-weighed(HELPS if has_vectors else HELPS_BY_TEXT, (1.0, known, behind, is_best))))
+    return 1 / (1 + math.exp(-weighted_sum(HELPS if has_vectors else HELPS_BY_TEXT, (1.0, known, behind, is_best))))
 
 
-def weighed(weights: Sequence[float], values: Sequence[float]) -> float:
+def weighted_sum(weights: Sequence[float], values: Sequence[float]) -> float:
     """Return the weighted sum of the values."""
     return sum(weight * value for weight, value in zip(weights, values, strict=True))
 
@@ -214,7 +214,7 @@ def _helps(best: int, match: Match, gathered: Gathered, index: IndexReader) -> C
     held = index.words_of_unit(gathered.terms, best)
     has_vectors, most = gathered.matcher.vector is not None, calibrated(match)
     values = signals(match, held, gathered.terms, chunks=index.chunk_count)
-    known = weighed(KNOWN if has_vectors else KNOWN_BY_TEXT, values)
+    known = weighted_sum(KNOWN if has_vectors else KNOWN_BY_TEXT, values)
     return lambda key, its: relevance(
         known, behind=max(most - calibrated(its), 0.0), is_best=key == best, has_vectors=has_vectors
     )

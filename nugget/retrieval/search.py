@@ -158,7 +158,7 @@ def list_source(source: SourceName, filter_: Filter, indexes: Indexes, *, most: 
     return hits
 
 
-def merged(found: Sequence[Found]) -> list[Hit]:
+def merge_hits(found: Sequence[Found]) -> list[Hit]:
     """Return the hits of all sources, best first; those of a source without a likely hit come last.
 
     If no written source has a likely hit, the brain's hits that match a word count as likely: in a small brain that is

@@ -9,7 +9,6 @@ in a record is trusted to have its type. Subagents have transcripts of their own
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -259,8 +258,8 @@ def find_logs(projects: Path) -> Iterator[Log]:
         entries = list(list_folder(project))
         folders = {entry.name for entry in entries}
         for entry in entries:
-            name, extension = os.path.splitext(entry.name)  # noqa: PTH122
-            is_own = extension == ".jsonl" and not name.startswith("agent-")
+            name = entry.name.removesuffix(".jsonl")
+            is_own = name != entry.name and not name.startswith("agent-")
             if is_own and (file := session_file(entry, agent=AGENT, name=name)):
                 yield (file, *(find_subagents(file.path) if name in folders else ()))
 

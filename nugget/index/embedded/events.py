@@ -61,7 +61,7 @@ _ASKED = {
 """The text and rows of each table in evidence_fts; for a command, only its first line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LogSession:
     """A session that was read; times in milliseconds since the epoch. See log_sessions in events.sql."""
 
@@ -160,9 +160,8 @@ def underived_sessions(connection: sqlite3.Connection) -> list[int]:
 
 
 def _sessions(connection: sqlite3.Connection, where: str, **values: object) -> Iterator[LogSession]:
-    names = LogSession.__slots__
-    for row in connection.execute(f"SELECT {', '.join(names)} FROM log_sessions WHERE {where}", values).fetchall():
-        yield LogSession(**dict(zip(names, row, strict=True)))
+    sql = f"SELECT {', '.join(LogSession.__slots__)} FROM log_sessions WHERE {where}"
+    return (LogSession(*row) for row in connection.execute(sql, values).fetchall())
 
 
 def claim_session(connection: sqlite3.Connection, *, source: str, session_id: str, path: str) -> LogSession:

@@ -41,9 +41,9 @@ _MOMENT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StoredPassage:
-    """A passage with its text. `at` is in seconds; `part` is the subagent, or the file of a shell's output."""
+    """A row of `_ROWS`: a passage. `at` is in seconds; `part` is the subagent, or the file of a shell's output."""
 
     id: int
     kind: str
@@ -160,7 +160,7 @@ def passages_by_id(connection: sqlite3.Connection, ids: Collection[int]) -> dict
     """Return the passages of these ids."""
     found: dict[int, StoredPassage] = {}
     for table, own in ids_by_table(ids).items():
-        found |= {row[0]: _stored(row) for row in select_in(connection, f"{_ROWS[table]} WHERE r.id IN", own)}
+        found |= {row[0]: StoredPassage(*row) for row in select_in(connection, f"{_ROWS[table]} WHERE r.id IN", own)}
     return found
 
 
@@ -171,7 +171,7 @@ def passages_around(
     found: list[StoredPassage] = []
     for table in _ROWS:
         sql = f"{_ROWS[table]} WHERE r.id >= ? AND r.id < ? AND r.number BETWEEN ? AND ? ORDER BY r.id"
-        found += map(_stored, connection.execute(sql, (*id_range(session), *numbers)))
+        found += (StoredPassage(*row) for row in connection.execute(sql, (*id_range(session), *numbers)))
     return [passage for passage in found if passage.part == part]
 
 
@@ -231,7 +231,3 @@ def _tests(source: SourceName, filter_: Filter, moment: str) -> tuple[str, list[
 
 def _midnight_ms(day: date) -> int:
     return int(datetime.combine(day, time(), UTC).timestamp() * 1000)
-
-
-def _stored(row: Sequence[object]) -> StoredPassage:
-    return StoredPassage(**dict(zip(StoredPassage.__slots__, row, strict=True)))  # type: ignore[arg-type]
