@@ -33,7 +33,6 @@ from nugget.infra import git
 from nugget.infra.workspace import Workspace, find_workspace, relative_path
 from nugget.models import EventKind, Scope, Session, SessionFile
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.redaction import is_excluded_project, redact
 from nugget.sources import nugget_store as store
 from nugget.text import content_hash, shorten
 
@@ -109,7 +108,8 @@ def _recent_sessions(
     stored_at = {name: file.stat().st_mtime for name, file in files.items()}
     transcripts = reversed(list(find_sessions(environment, settings.capture_agents)))
     news = [one for one in transcripts if one.mtime >= since and stored_at.get(one.id, 0.0) + _SLACK_S < one.mtime]
-    fresh = {record.session: record for record in _read_transcripts(news, workspace, paths, settings, until)}
+    read = _read_transcripts(news, workspace, paths, settings, until) if news else ()
+    fresh = {record.session: record for record in read}
     recent = [file for name, file in files.items() if stored_at[name] >= since and name not in fresh]
     stored = _read_stored(recent, paths)
     touching = [one for one in (*fresh.values(), *stored) if any(touch.path in paths for touch in one.touches)]
@@ -140,6 +140,7 @@ def _read_transcripts(
 ) -> Iterator[SessionRecord]:
     from nugget.extraction.file_changes import file_touches
     from nugget.extraction.places import Places
+    from nugget.redaction import is_excluded_project
     from nugget.sources.sessions import read_any
 
     roots = [workspace, *(replace(workspace, root=folder) for folder in git.checkouts(workspace.root))]
@@ -165,21 +166,24 @@ def _read_transcripts(
 
 def _record(session: Session, roots: Sequence[Workspace], touches: Sequence[FileTouch]) -> SessionRecord:
     """Return the part of a session that the commit needs: its touches, and the prompt of each edit."""
-    prompts = [event.text for event in session.events if event.kind is EventKind.PROMPT]
+    from nugget.redaction import redact_all
+
+    said = [event.text[:_MAX_PROMPT] for event in session.events if event.kind is EventKind.PROMPT]
+    title, *prompts = (one.text for one in redact_all([session.title or "", *said]))
     return SessionRecord(
-        session=session.id, workspace=roots[0].identity, agent=session.agent,
-        title=redact(session.title or "").text, first_prompt=redact(prompts[0][:_MAX_PROMPT]).text if prompts else "",
-        started=session.started, ended=session.ended, branch=session.branch, transcript=session.path,
-        records=session.records, touches=tuple(touches), nuggets=tuple(_edit_intents(session, roots)),
+        session=session.id, workspace=roots[0].identity, agent=session.agent, title=title,
+        first_prompt=prompts[0] if prompts else "", started=session.started, ended=session.ended,
+        branch=session.branch, transcript=session.path, records=session.records, touches=tuple(touches),
+        nuggets=tuple(_edit_intents(session, roots, iter(prompts))),
     )  # fmt: skip
 
 
-def _edit_intents(session: Session, roots: Sequence[Workspace]) -> Iterator[Nugget]:
-    """Yield the prompt of each edit of a file as an intent that is scoped to the file."""
+def _edit_intents(session: Session, roots: Sequence[Workspace], prompts: Iterator[str]) -> Iterator[Nugget]:
+    """Yield the redacted prompt of each edit of a file as an intent that is scoped to the file."""
     prompt = ""
     for event in session.events:
         if event.kind is EventKind.PROMPT:
-            prompt = redact(event.text[:_MAX_PROMPT]).text
+            prompt = next(prompts)
         elif event.kind is EventKind.FILE_EDIT and event.path and prompt:
             paths = (relative_path(root, event.path, folder=session.cwd) for root in roots)
             if path := next(filter(None, paths), None):

@@ -110,8 +110,10 @@ def staged_files(repo: Path, *, variables: Mapping[str, str] | None) -> tuple[St
 
     Raises GitError if git fails or the change is larger than 64 MB.
     """
-    options = ("diff", "--cached", "--no-color", "--find-renames", "--submodule=short")
-    tokens = iter(git.run(repo, *options, "--raw", "-z", "--no-abbrev", variables=variables).split(b"\0"))
+    options = ("--no-color", "--find-renames", "--submodule=short", "--unified=0", "--inter-hunk-context=0")
+    shown = git.run(repo, "diff", "--cached", "--raw", "-z", "--no-abbrev", "--patch", *options, variables=variables)
+    listed, _, patch = shown.partition(b"\0\0")
+    tokens = iter(listed.split(b"\0"))
     entries: list[tuple[str, str, str, str | None]] = []
     for token in tokens:
         if token.startswith(b":"):
@@ -119,7 +121,6 @@ def staged_files(repo: Path, *, variables: Mapping[str, str] | None) -> tuple[St
             previous = os.fsdecode(next(tokens)) if status[:1] in "RC" else None
             mode = old_mode if mode == "000000" else mode
             entries.append((status[:1], mode, os.fsdecode(next(tokens)), previous))
-    patch = git.run(repo, *options, "--patch", "--unified=0", "--inter-hunk-context=0", variables=variables)
     if len(patch) > _MAX_DIFF_BYTES:
         hint = "Commit it in parts, or write the message yourself."
         raise GitError("The staged change is larger than 64 MB.", hint=hint)

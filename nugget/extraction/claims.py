@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -29,19 +29,12 @@ _PRONOUN = phrases.any_of(
     r"|the (?:former|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那"
     r"|它)\b"
 )
-CHORE = phrases.any_of(
-    r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read|review|clean"
-    r"|mak)\w*\b.{0,60}\b(?:tests?|docs?|documentation|help text|comments?|changelog|readme|lint\w*|pr|branch|imports?"
-    r"|todo|diagnostics?)\b"
-)
 _STOP = frozenset(
     "the and for that with this from are was will have has not but you can all its our your should would could when"
     " then than into also just only make made use used using file files code test tests run let need check see"
     " now".split()
 )
 
-FIRST_PERSON = phrases.any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|you're|je|j'ai|ich|yo|я)(?=[^`\w']|$)")
-SUBJECT_PRONOUN = phrases.any_of(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*")
 _LINK = phrases.any_of(
     r"^(?:(?:and|but|so|or) )?(?:this|that|it|they|these|those|otherwise|because|since|instead|without|which|however"
     r"|only|when|if|unless|even|so|but|thus|therefore|then|such|both|no longer|not|given)\b"
@@ -88,11 +81,12 @@ class SessionClaims:
     holders: Mapping[str, Sequence[int]]
     weights: Mapping[str, float]
 
-    def near(self, one: Claim) -> list[Claim]:
-        """Return the other claims, in order, that share a word with a claim or stand next to it."""
+    def near(self, one: Claim) -> Iterator[tuple[Claim, float, bool]]:
+        """Yield the other claims, in order, that share a word with a claim or stand next to it, which is told last."""
         numbers = {number for word in one.words for number in self.holders[word]}
         numbers.update(range(max(0, one.number - 2), min(one.number + 3, len(self.claims))))
-        return [self.claims[number] for number in sorted(numbers - {one.number})]
+        for other in (self.claims[number] for number in sorted(numbers - {one.number})):
+            yield other, self.likeness(one, other), _is_close(one, other)
 
     def likeness(self, one: Claim, other: Claim) -> float:
         """Return the cosine similarity of two claims' words, weighted by how rare they are in the session."""
@@ -171,7 +165,7 @@ def word_features(text: str) -> dict[str, float]:
         "pronoun": float(bool(_PRONOUN.match(body))),
         "question": float(body.rstrip(" )*\"'").endswith(("?", "？"))),
         "colon": float(body.rstrip(" *").endswith((":", "："))),
-        "chore": float(bool(CHORE.search(body))),
+        "chore": float(bool(phrases.CHORE.search(body))),
     }  # fmt: skip
     return made
 
@@ -267,7 +261,7 @@ def continued(claim: Claim, session: SessionClaims) -> list[Claim]:
             break
         said = titles.clean(other.sentence.text)
         linked = _LINK.match(said) or session.likeness(claim, other) >= 0.15
-        if not linked or FIRST_PERSON.search(said) or len(said) > 320:
+        if not linked or phrases.FIRST_PERSON.search(said) or len(said) > 320:
             break
         found.append(other)
     return found
@@ -292,10 +286,10 @@ def is_usable(claim: Claim) -> bool:
     said = titles.point_of(text)
     if len(words_of(said)) < 3 or said[:1] in "=\"'>":
         return False
-    return not FIRST_PERSON.search(said) and not SUBJECT_PRONOUN.match(said) and len(said) <= 320
+    return not phrases.FIRST_PERSON.search(said) and not phrases.SUBJECT_PRONOUN.match(said) and len(said) <= 320
 
 
-def is_close(one: Claim, other: Claim) -> bool:
+def _is_close(one: Claim, other: Claim) -> bool:
     """Return whether two claims stand next to each other, and not as two items of a list."""
     ours, theirs = one.sentence, other.sentence
     is_near = ours.place == theirs.place and 0 < abs(one.number - other.number) <= 2

@@ -9,19 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nugget.extraction import phrases, titles
-from nugget.extraction.claims import (
-    CHORE,
-    FIRST_PERSON,
-    SUBJECT_PRONOUN,
-    Claim,
-    SessionClaims,
-    continued,
-    is_close,
-    is_confirmed,
-    is_usable,
-    said_about_pick,
-    words_of,
-)  # fmt: skip
+from nugget.extraction.claims import Claim, SessionClaims, continued, is_confirmed, is_usable, said_about_pick, words_of
 from nugget.extraction.episodes import OPENING
 from nugget.extraction.requests import symptom_of, wish
 from nugget.extraction.speech import Channel
@@ -138,7 +126,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     said = wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
     if claim.features["option chosen"] and is_user:
         said = _as_choice(said)
-    if not said or _TAG.search(said) or SUBJECT_PRONOUN.match(said):
+    if not said or _TAG.search(said) or phrases.SUBJECT_PRONOUN.match(said):
         return None
     said = said.rstrip(" :：")
     if _is_passing(claim, said):
@@ -162,7 +150,7 @@ def _title(claim: Claim, said: str) -> str:
     whole, is_long = titles.title_of(said, context), len(said) > titles.TITLE_CHARS
     is_theirs = claim.is_agreed or claim.sentence.channel is Channel.USER
     title = whole or (titles.opening_of(said, context) if is_long and is_theirs and "?" not in said else "")
-    is_vague = any(pattern.search(title) for pattern in (phrases.ERRAND, _UNSURE, phrases.IDLE, FIRST_PERSON))
+    is_vague = any(pattern.search(title) for pattern in (phrases.ERRAND, _UNSURE, phrases.IDLE, phrases.FIRST_PERSON))
     is_clear = claim.is_agreed or claim.sentence.event.tool or not whole
     if is_vague or not (is_clear or titles.is_statement(title, context)):
         return ""
@@ -193,10 +181,12 @@ def _is_passing(claim: Claim, said: str) -> bool:
     if phrases.FEATURES["next_step"].search(said.lower()) and not is_accepted:
         return True
     has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))
-    is_chore = found["chore"] or found["task"] or any(one.search(said) for one in (CHORE, _TESTS, phrases.STATUS))
+    is_chore = (
+        found["chore"] or found["task"] or any(one.search(said) for one in (phrases.CHORE, _TESTS, phrases.STATUS))
+    )
     if is_chore and not has_reason and not _PURPOSE.search(said):
         return True
-    return bool(FIRST_PERSON.search(said) and not is_accepted)
+    return bool(phrases.FIRST_PERSON.search(said) and not is_accepted)
 
 
 def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
@@ -211,7 +201,7 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
     is_request = first in (*titles.IMPERATIVES, "please", "bitte", "i") or phrases.ONE_OFF.search(more)
     if len(said) + len(more) > 260 or following.features["very short"] or is_request:
         return said
-    if SUBJECT_PRONOUN.match(more) or more.startswith("We "):
+    if phrases.SUBJECT_PRONOUN.match(more) or more.startswith("We "):
         return f"{said.rstrip(' .?')}: {more[0].lower()}{more[1:]}"
     if phrases.WIDE.search(said[-2:]):
         return said + more
@@ -222,8 +212,7 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
     """Return at most three sentences that say why, what fixes it, or what was rejected; settled ones first."""
     anchor = draft.anchor
     rows: list[tuple[float, str, Claim]] = []
-    for other in session.near(anchor):
-        likeness, beside = session.likeness(anchor, other), is_close(anchor, other)
+    for other, likeness, beside in session.near(anchor):
         if likeness >= _SAME or (likeness < _NEAR and not beside):
             continue
         if (

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable
 from nugget.extraction import phrases, titles
-from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed, word_features
+from nugget.extraction.claims import Claim, SessionClaims, claims_of, is_confirmed, word_features
 from nugget.extraction.drafts import Draft, drafts_of
 from nugget.extraction.episodes import Turn, picked
 from nugget.extraction.proposals import Proposal, domain_of, edited_files, language_of, project_of
@@ -193,7 +193,7 @@ def _type_and_floor(draft: Draft) -> tuple[KnowledgeType, float]:
     if draft.statement.rstrip(" .").endswith(("?", "？")):
         return kind, 0.0
     if anchor.is_agreed:
-        is_of_work = phrases.ABOUT_THE_WORK.search(text) or CHORE.search(draft.statement)
+        is_of_work = phrases.ABOUT_THE_WORK.search(text) or phrases.CHORE.search(draft.statement)
         return (kind, 0.0) if is_of_work else (KnowledgeType.DECISION, _AGREED)
     if anchor.sentence.channel is Channel.USER:
         if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:

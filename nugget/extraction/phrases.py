@@ -17,9 +17,11 @@ def any_of(*parts: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
 WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 """A character of a script without spaces between words, or of Korean."""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+FIRST_PERSON = any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|you're|je|j'ai|ich|yo|я)(?=[^`\w']|$)")
+SUBJECT_PRONOUN = any_of(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*")
 ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
 LEAD_INS = any_of(
-    r"^[\u4e00-\u9fff]{0,4}(?:原因|总结|结论|结論|问题|問題|复盘|注意|说明|关键|方案|建议|まとめ|要点)[\u4e00-\u9fff]{0,4}[：:]\s*",
+    r"^(?-i:[\u4e00-\u9fff]{0,4})(?:原因|总结|结论|结論|问题|問題|复盘|注意|说明|关键|方案|建议|まとめ|要点)(?-i:[\u4e00-\u9fff]{0,4})[：:]\s*",
     r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem"
     r"|full picture)(?: now)?)?|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
     r"|you're (?:absolutely |completely )?right|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|nope"
@@ -133,6 +135,11 @@ FORMS = {name: any_of(parts, flags=re.NOFLAG) for name, parts in {
 }.items()}  # fmt: skip
 """How a sentence in lower case is built."""
 
+CHORE = any_of(
+    r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read|review|clean"
+    r"|mak)\w*\b.{0,60}\b(?:tests?|docs?|documentation|help text|comments?|changelog|readme|lint\w*|pr|branch|imports?"
+    r"|todo|diagnostics?)\b"
+)
 STRESSED_NOT = any_of(r"(?-i:\bNOT )\w")
 
 AGREES = any_of(

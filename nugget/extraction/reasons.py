@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from nugget.extraction import phrases, titles
-from nugget.extraction.claims import FIRST_PERSON, SessionClaims, claims_of
+from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.dependencies import DependencyChange, dependency_changes
 from nugget.extraction.drafts import Draft
 from nugget.extraction.file_changes import is_made_edit
@@ -321,7 +321,7 @@ def _kind(draft: Draft) -> NuggetType | None:
     has_reason = found["because"] or ": " in draft.statement
     is_rule = draft.kind is KnowledgeType.BELIEF and phrases.RULES.search(text)
     if is_user and (is_rule or (has_reason and _BINDS.search(text))):
-        return None if phrases.PASSING.search(text) or FIRST_PERSON.search(text) else NuggetType.CONSTRAINT
+        return None if phrases.PASSING.search(text) or phrases.FIRST_PERSON.search(text) else NuggetType.CONSTRAINT
     is_choice = found["decided"] or found["instead"] or draft.anchor.is_agreed
     is_passing = NO_AIM.match(draft.title) or (not (is_user or is_choice) and _OF_NOW.search(draft.title))
     if is_passing or draft.kind is KnowledgeType.BELIEF or text.rstrip().endswith("?"):

@@ -8,8 +8,7 @@ from datetime import date, timedelta
 from itertools import takewhile
 
 from nugget.extraction import titles
-from nugget.extraction.claims import FIRST_PERSON
-from nugget.extraction.phrases import ENGLISH, ERRAND, FEATURES, RULES, SENTENCE_END, WIDE, any_of
+from nugget.extraction.phrases import ENGLISH, ERRAND, FEATURES, FIRST_PERSON, RULES, SENTENCE_END, WIDE, any_of
 from nugget.models.nuggets import SUMMARY_CHARS
 from nugget.sources.speakers import PLAN_OPENING
 

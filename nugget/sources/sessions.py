@@ -23,7 +23,6 @@ from nugget.config import Environment, Settings
 from nugget.errors import TranscriptError, UsageError, reason_of
 from nugget.infra import files
 from nugget.models import Event, EventKind, Session, SessionFile, Speaker, SpeechOrigin
-from nugget.redaction import is_excluded_project, redact_session, rules_stamp
 from nugget.sources import (
     ARCHIVE_ENDING,
     DATABASE_MAGIC,
@@ -178,6 +177,8 @@ def read_whole_session(
     Its exchanges follow, and whether it was read from the archive because the transcript is gone. Raises UsageError for
     an invalid id, TranscriptError for no or several sessions.
     """
+    from nugget.redaction import is_excluded_project, redact_session
+
     prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0].partition("/")[0]
     if not is_name(prefix):
         raise UsageError(f"{name[:80]!r} is not the id of a session.", hint="`nugget sessions` lists them.")
@@ -265,6 +266,8 @@ def write_archive(home: Path, session: Session, *, stamps: Sequence[str] = ()) -
 
 def outdated_archives(home: Path, settings: Settings) -> list[Path]:
     """Return the archived sessions that older rules redacted, reading only their first lines."""
+    from nugget.redaction import rules_stamp
+
     stamp = rules_stamp(settings)
     return [file for file in archived_sessions(home).values() if stamp not in _stamps(file)]
 
@@ -275,6 +278,8 @@ def redact_again(home: Path, settings: Settings) -> dict[str, list[str]]:
     Text that an earlier rule removed stays removed. Files are replaced atomically, so this can be stopped at any time.
     Returns the files `rewritten`, those `removed`, and what `failed`.
     """
+    from nugget.redaction import is_excluded_project, redact_session, rules_stamp
+
     done: dict[str, list[str]] = {"rewritten": [], "removed": [], "failed": []}
     for file in tracked(outdated_archives(home, settings), "Redacting sessions"):
         with files.locked(home / "locks" / "archive.lock"):
