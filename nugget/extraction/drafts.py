@@ -197,15 +197,19 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
     if (following.sentence.place, following.sentence.block) != (claim.sentence.place, claim.sentence.block):
         return said
     more = titles.clean(following.sentence.text)
-    first = more.lower().split(" ", 1)[0]
-    is_request = first in (*titles.IMPERATIVES, "please", "bitte", "i") or phrases.ONE_OFF.search(more)
-    if len(said) + len(more) > 260 or following.features["very short"] or is_request:
+    if len(said) + len(more) > 260 or following.features["very short"] or _is_request(more):
         return said
     if phrases.SUBJECT_PRONOUN.match(more) or more.startswith("We "):
         return f"{said.rstrip(' .?')}: {more[0].lower()}{more[1:]}"
     if phrases.WIDE.search(said[-2:]):
         return said + more
     return f"{said.rstrip(' .?')}{'. ' if more[:1].isupper() else '; '}{more}"
+
+
+def _is_request(said: str) -> bool:
+    """Return True for a sentence of a person that asks for work."""
+    first = said.lower().split(" ", 1)[0]
+    return first in (*titles.IMPERATIVES, "please", "bitte", "i") or bool(phrases.ONE_OFF.search(said))
 
 
 def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
@@ -219,6 +223,7 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
             titles.clean(other.sentence.text) in draft.statement
             or any(other is one for _, one in draft.support)
             or (other.sentence.channel is Channel.QUOTED and not is_confirmed(other))
+            or (other.sentence.channel is Channel.USER and _is_request(titles.clean(other.sentence.text)))
             or not is_usable(other)
         ):
             continue
