@@ -21,7 +21,7 @@ from nugget.errors import IndexUnavailable, LLMUnavailable, NuggetError, Transcr
 from nugget.evidence import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW, BundleOptions, EvidenceBundle
 from nugget.evidence import bundle_json as evidence_json
 from nugget.evidence.candidates import is_diagnostic, subject_words
-from nugget.evidence.derive import ingest, ingested, put_evidence_units
+from nugget.evidence.derive import ingest, ingest_counts, put_evidence_units
 from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, select_with_llm
 from nugget.index.embedded import read_home
 from nugget.index.embedded.connection import open_home
@@ -96,7 +96,7 @@ class Logs:
         """Read new log entries of a session; return their counts. Raises TranscriptError."""
         log, folder = find_log(self.environment, session), self.environment.shell_logs / session
         if log is None and folder.is_dir() and not folder.is_symlink():  # created, but nothing recorded yet
-            return ingested(session, SourceName.SHELL)
+            return ingest_counts(session, SourceName.SHELL)
         if log is None:
             raise self._unknown(f"a session {session}")
         with self._index() as connection:

@@ -39,14 +39,14 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
     read = logs.ingest_log(connection, log, settings, now=now)
     session = store.find_log_session(connection, log[0].id, source_of(log))
     incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
-    return ingested(
+    return ingest_counts(
         log[0].id, source_of(log), **{table: max(0, read.rows[table]) for table in store.READ_TABLES},
         working_notes=notes, incidents=incidents, malformed=read.malformed, bytes_read=read.bytes_read,
         redacted=dict(read.redacted),
     )  # fmt: skip
 
 
-def ingested(session: str, source: SourceName, **counts: Any) -> dict[str, Any]:
+def ingest_counts(session: str, source: SourceName, **counts: Any) -> dict[str, Any]:
     """Return the counts of new entries in a session's logs as JSON; missing counts are 0."""
     names = (*store.READ_TABLES, "working_notes", "incidents", "malformed", "bytes_read")
     return {"session_id": session, "source": str(source), **dict.fromkeys(names, 0), "redacted": {}, **counts}

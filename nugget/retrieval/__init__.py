@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date, datetime
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.infra.embedding import QuestionEmbedder
@@ -97,19 +97,27 @@ def retrieve(
     explain = None
     if query.explain:
         seconds = {"search": searched - begin, "pack": time.perf_counter() - searched}
-        explain = {
-            "profile": {name: getattr(profile, name) for name in ("name", "candidates", "hops")},
-            "counts": {"candidates": candidates, "hits": len(hits), "packed": len(packed)},
-            "timings_ms": {name: round(value * 1000, 3) for name, value in seconds.items()},
-            "vector_search": indexes.brain.vector_search,
-            "contributed": Counter(str(hit.unit.source) for hit in packed),
-            "hits": [{"id": hit.unit.id, "score": hit.score, "relevance": hit.relevance,
-                      "contributions": list(map(asdict, hit.contributions))} for hit in packed],
-        }  # fmt: skip
+        counts = {"candidates": candidates, "hits": len(hits), "packed": len(packed)}
+        explain = _explanation(profile, packed, counts, seconds, vector_search=indexes.brain.vector_search)
     return Bundle(
         query=query, profile=profile.name, hits=packed, budget=budget, degraded=tuple(dict.fromkeys(degraded)),
         weak=weak, more_context_hint=hint, explain=explain, remaining=remaining,
     )  # fmt: skip
+
+
+def _explanation(
+    profile: Profile, packed: Sequence[Hit], counts: Mapping[str, int], seconds: Mapping[str, float], *,
+    vector_search: str,
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "profile": {name: getattr(profile, name) for name in ("name", "candidates", "hops")},
+        "counts": counts,
+        "timings_ms": {name: round(value * 1000, 3) for name, value in seconds.items()},
+        "vector_search": vector_search,
+        "contributed": Counter(str(hit.unit.source) for hit in packed),
+        "hits": [{"id": hit.unit.id, "score": hit.score, "relevance": hit.relevance,
+                  "contributions": list(map(asdict, hit.contributions))} for hit in packed],
+    }  # fmt: skip
 
 
 def _degraded(found: Sequence[Found]) -> list[str]:

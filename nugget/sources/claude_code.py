@@ -178,21 +178,17 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: Tr
     failed = bool(block.get("is_error"))
     refused = speakers.refused_by_person(text, block, record, tool=tool)
     by_hook = speakers.rejected_by(record) == "hook"
-    about: dict[str, Any] = {"tool": tool or None, "call_id": call_id, "ok": not failed}
     is_output = tool in SHELL_TOOLS and not refused and not by_hook and not text.startswith(_NEVER_RAN)
     is_edit = any(reader.events[position].kind is EventKind.FILE_EDIT for position in positions)
     text = speakers.unframed(text)
     if is_output:
-        code = re.match(r"(?:Error: )?Exit code (\d{1,9})\d*\n?", text) if failed else None
-        about["exit_code"] = int(code[1]) if code else None if failed else 0
-        if not failed and (details.get("interrupted") or details.get("backgroundTaskId")):
-            about |= {"ok": False if details.get("interrupted") else None, "exit_code": None}
-        reader.add(EventKind.OUTPUT, text[code.end() :] if code else text, **about)
+        output, ok, code = _command_outcome(text, details, failed=failed)
+        reader.add(EventKind.OUTPUT, output, tool=tool, call_id=call_id, ok=ok, exit_code=code)
     elif is_edit:
         _note_outcome(positions, details, reader, ok=not failed)
     if not is_output and (failed or not is_edit):
         origin = SpeechOrigin.HOOK if by_hook else SpeechOrigin.TOOL_RESULT
-        reader.add(EventKind.TOOL_RESULT, text, origin=origin, **about)
+        reader.add(EventKind.TOOL_RESULT, text, origin=origin, tool=tool or None, call_id=call_id, ok=not failed)
     answer = speakers.refusal_reason(text) if refused else ""
     if tool == ANSWERED_TOOL and not failed:
         answer = speakers.answer_in(details, text)
@@ -202,6 +198,16 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: Tr
             reader.add(EventKind.PROMPT, answer, tool=tool, call_id=call_id)
         else:
             reader.said(answer, is_paste=record.get("promptSource") == "paste", tool=tool, call_id=call_id)
+
+
+def _command_outcome(text: str, details: Mapping[str, Any], *, failed: bool) -> tuple[str, bool | None, int | None]:
+    """Return the output of a command, whether it succeeded (None while it runs), and its exit code if known."""
+    if failed:
+        code = re.match(r"(?:Error: )?Exit code (\d{1,9})\d*\n?", text)
+        return (text[code.end() :], False, int(code[1])) if code else (text, False, None)
+    if details.get("interrupted"):
+        return text, False, None
+    return (text, None, None) if details.get("backgroundTaskId") else (text, True, 0)
 
 
 def _note_outcome(positions: list[int], details: Mapping[str, Any], reader: TranscriptReader, *, ok: bool) -> None:

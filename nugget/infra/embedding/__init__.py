@@ -58,7 +58,7 @@ class QuestionEmbedder(Protocol):
 class Embedder(QuestionEmbedder, Protocol):
     """A QuestionEmbedder that can embed many texts for sync, with numpy."""
 
-    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+    def embed(self, texts: Sequence[str]) -> Iterator[Vector]:
         """Yield one vector of shape (dimensions,) for each text, in order. Raises EmbeddingUnavailable."""
 
     def count_tokens(self, text: str) -> int:
@@ -80,6 +80,14 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
     if name.startswith(("openai:", "voyage:")):
         return HttpEmbedder(settings, environment)
     return FastembedEmbedder(MULTILINGUAL if name == "multilingual" else name, cache=environment.models / "fastembed")
+
+
+def normalised(vector: Any) -> Vector:
+    """Return a vector of numbers scaled to length 1, as float32."""
+    import numpy as np
+
+    scaled: Vector = (np.asarray(vector) / max(float(np.linalg.norm(vector)), 1e-12)).astype(np.float32)
+    return scaled
 
 
 def embedder_or_problem(settings: Settings, environment: Environment) -> tuple[Embedder | None, str | None]:
@@ -105,7 +113,7 @@ class OnnxEmbedder:
             lambda word: len(self._tokenizer.encode(word, add_special_tokens=False).ids)
         )
 
-    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+    def embed(self, texts: Sequence[str]) -> Iterator[Vector]:
         """Yield one vector of shape (dimensions,) for each text, in order."""
         from concurrent.futures import ThreadPoolExecutor
 
@@ -113,7 +121,7 @@ class OnnxEmbedder:
         with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
             yield from pool.map(self.embed_query, texts)
 
-    def embed_query(self, text: str) -> NDArray[np.float32]:
+    def embed_query(self, text: str) -> Vector:
         """Return the vector of one text, shape (dimensions,)."""
         import numpy as np
 
@@ -122,9 +130,7 @@ class OnnxEmbedder:
         ids = np.array([kept], dtype=np.int64)
         feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         hidden = session.run(None, {entry.name: feed[entry.name] for entry in session.get_inputs()})[0]
-        mean = hidden[0].mean(axis=0, dtype=np.float32)
-        vector: NDArray[np.float32] = mean / max(float(np.linalg.norm(mean)), 1e-12)
-        return vector
+        return normalised(hidden[0].mean(axis=0, dtype=np.float32))
 
     def count_tokens(self, text: str) -> int:
         """Return the number of word pieces, without the two that mark the ends; none crosses white space."""

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from nugget.config import Environment, Settings, expanded, import_extra
 from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.infra import http_client
+from nugget.infra.embedding import normalised
 from nugget.redaction import redact
 from nugget.text import estimate_tokens, shorten
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from nugget.infra.embedding import Vector
 
 _CPU: dict[str, Any] = {"threads": 1, "providers": ["CPUExecutionProvider"]}
 _DEFAULTS = {
@@ -43,15 +43,13 @@ class FastembedEmbedder:
         self._cache = cache
         self._loaded: Any = None
 
-    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+    def embed(self, texts: Sequence[str]) -> Iterator[Vector]:
         """Yield one vector of shape (dimensions,) for each text, in order; batch 1 is fastembed's best setting."""
-        for vector in self._model(download=True).embed(texts, batch_size=1):
-            yield from _normalised([vector])
+        yield from map(normalised, self._model(download=True).embed(texts, batch_size=1))
 
-    def embed_query(self, text: str) -> NDArray[np.float32]:
+    def embed_query(self, text: str) -> Vector:
         """Return the vector of a question, with the prefix that the model wants for questions."""
-        vector: NDArray[np.float32] = _normalised(list(self._model(download=False).query_embed(text)))[0]
-        return vector
+        return normalised(next(iter(self._model(download=False).query_embed(text))))
 
     def _model(self, *, download: bool) -> Any:
         if self._loaded is not None:
@@ -107,17 +105,16 @@ class HttpEmbedder:
         self._shown_url = _without_credentials(self._url)
         self._timeout_s, self._headers = settings.embedding_timeout_s, {"Authorization": f"Bearer {key}"}
 
-    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+    def embed(self, texts: Sequence[str]) -> Iterator[Vector]:
         """Yield one vector of shape (dimensions,) for each text, in order."""
         for start in range(0, len(texts), _BATCH):
             yield from self._request(texts[start : start + _BATCH], input_type="document")
 
-    def embed_query(self, text: str) -> NDArray[np.float32]:
+    def embed_query(self, text: str) -> Vector:
         """Return the vector of a question."""
-        vector: NDArray[np.float32] = self._request([text], input_type="query")[0]
-        return vector
+        return self._request([text], input_type="query")[0]
 
-    def _request(self, texts: Sequence[str], *, input_type: str) -> NDArray[np.float32]:
+    def _request(self, texts: Sequence[str], *, input_type: str) -> list[Vector]:
         cleaned = [redact(text).text.encode("utf-8", "replace").decode() for text in texts]
         body: dict[str, Any] = {"model": self._name, "input": [text or " " for text in cleaned]}
         if self._vendor == "voyage":
@@ -139,8 +136,8 @@ def _without_credentials(url: str) -> str:
     return re.sub(r"[?#].*", "", re.sub(r"(?<=://)[^/?#]*@", "", url))
 
 
-def _vectors(reply: Any, *, expected: int, url: str) -> NDArray[np.float32]:
-    """Return the embeddings of a reply in the order of the texts, one a row."""
+def _vectors(reply: Any, *, expected: int, url: str) -> list[Vector]:
+    """Return the embeddings of a reply in the order of the texts."""
     import numpy as np
 
     try:
@@ -151,17 +148,7 @@ def _vectors(reply: Any, *, expected: int, url: str) -> NDArray[np.float32]:
     is_sound = matrix.ndim == 2 and matrix.size and bool(np.isfinite(matrix).all())
     if not is_sound or len(matrix) != expected:
         raise EmbeddingUnavailable(f"{url} answered with {len(matrix)} vectors, not all usable, for {expected} texts.")
-    return _normalised(matrix)
-
-
-def _normalised(vectors: Any) -> NDArray[np.float32]:
-    """Return vectors of length 1, one a row."""
-    import numpy as np
-
-    matrix = np.asarray(vectors)
-    norms = np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
-    result: NDArray[np.float32] = (matrix / norms).astype(np.float32)
-    return result
+    return list(map(normalised, matrix))
 
 
 class CrossEncoder:

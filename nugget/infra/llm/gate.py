@@ -157,13 +157,14 @@ class ModelCall:
 
     def cost(self) -> tuple[float | None, float]:
         """Return the cost, None if it is unknown, and the cost that counts for caps, an upper estimate then."""
+        has_tokens = self.stop_reason and self.tokens.keys() >= {"input_tokens", "output_tokens"}
+        by_tokens = _cost_usd(self.price, self.tokens) if has_tokens else None
         usd = 0.0 if self.free else self.reported_usd
-        if usd is None and self.stop_reason and self.tokens.keys() >= {"input_tokens", "output_tokens"}:
-            usd = _cost_usd(self.price, self.tokens)
-            if self.price is None:
-                return None, round(usd, 8)
-        counted = round(self.usd_at_most() if usd is None else usd, 8)
-        return None if usd is None else counted, counted
+        if usd is None and self.price is not None:
+            usd = by_tokens
+        if usd is not None:
+            return round(usd, 8), round(usd, 8)
+        return None, round(self.usd_at_most() if by_tokens is None else by_tokens, 8)
 
 
 def spending(
