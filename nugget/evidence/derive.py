@@ -145,8 +145,8 @@ def _derive_notes(connection: sqlite3.Connection, ids: Ids) -> None:
             wanted["blocker", shorten(row[4], 300)] = (row[1], row[8] is None, row[0])
     for row in store.rows_in(connection, "file_edits", *bounds, where="ok IS NOT 0"):
         wanted["edit", f"Edited {row[2]} ({row[3]})"] = (row[1], True, row[0])
-    said = "(kind = 'command.start' OR (kind = 'prompt' AND coalesce(speaker, 'user') = 'user'))"
-    for row in store.rows_in(connection, "events", *bounds, where=said):
+    where = "(kind = 'command.start' OR (kind = 'prompt' AND coalesce(speaker, 'user') = 'user'))"
+    for row in store.rows_in(connection, "events", *bounds, where=where):
         find = notes_of_speech if row[2] == "prompt" else notes_of_command
         for kind, text in find(row[4][:_SPEECH_CHARS]):
             wanted[kind, text] = (row[1], True, row[0])
@@ -189,8 +189,8 @@ def _put_units(connection: sqlite3.Connection, session: LogSession) -> None:
         stored.remove_unit(connection, source, unit_id)
     bounds = store.id_range(session.key)
     rows = store.rows_in(connection, "incidents", *bounds, limit=_UNITS_A_SESSION, newest=True)
-    said = "type IN ('todo', 'decision')"
-    notes = store.rows_in(connection, "working_notes", *bounds, where=said, limit=_UNITS_A_SESSION, newest=True)
+    where = "type IN ('todo', 'decision')"
+    notes = store.rows_in(connection, "working_notes", *bounds, where=where, limit=_UNITS_A_SESSION, newest=True)
     shown = [(row[0], "incident", row[4], row[5], row[1]) for row in rows]
     for row_id, kind, title, body, ts_ms in [*shown, *((row[0], row[2], row[3], row[3], row[1]) for row in notes)]:
         day = datetime.fromtimestamp(ts_ms / 1000, UTC).date() if 0 < ts_ms < 1 << 42 else None

@@ -34,8 +34,8 @@ def send(url: str, body: object, headers: Mapping[str, str], *, until: float) ->
                 method = "GET" if body is None else "POST"
                 with client.stream(method, url, timeout=timeout, **sent) as reply:
                     content = _read(reply, until=until)
-                asked = reply.headers.get("retry-after", "")
-                wait_s = float(asked) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", asked) else 0.5 * 2**attempt
+                retry_after = reply.headers.get("retry-after", "")
+                wait_s = float(retry_after) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", retry_after) else 0.5 * 2**attempt
                 if reply.status_code not in _RETRIED or time.monotonic() + wait_s >= until:
                     break
     except httpx.TimeoutException as error:

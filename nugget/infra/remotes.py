@@ -111,14 +111,14 @@ def find_token(environment: Environment) -> str | None:
         return None
     host = web_host(environment.github_api_url)
     try:
-        asked = subprocess.run(
+        done = subprocess.run(
             [command, "auth", "token", "--hostname", host], env=dict(environment.variables), stdin=subprocess.DEVNULL,
             capture_output=True, timeout=10, check=False,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
-    token = asked.stdout.decode("ascii", "replace").strip()
-    return token if asked.returncode == 0 and re.fullmatch(r"[\x21-\x7e]+", token) else None
+    token = done.stdout.decode("ascii", "replace").strip()
+    return token if done.returncode == 0 and re.fullmatch(r"[\x21-\x7e]+", token) else None
 
 
 def web_host(api_url: str | None) -> str:
@@ -265,9 +265,9 @@ def _error(output: str, verb: str, remote: Remote) -> GitError:
     lines = [line.strip() for line in output.splitlines() if re.match(r"\s*(fatal|error|remote|!)", line)]
     first = (lines or ["no reason was given"])[0][:300]
     meaning, hint = next((one[1:] for one in _REASONS if re.search(one[0], output)), (first.rstrip("."), None))
-    said = re.findall(r"^\s*remote:\s*(?:error: )?(.*\S)", output, re.MULTILINE)
-    marked = [line for line in said if re.search(r"GH0|[Pp]rotected|declined|error", line)]
-    rule = re.sub(r"[^ -~]", "?", (marked or said or ["a rule protects it"])[0])[:200].rstrip(".")
+    remarks = re.findall(r"^\s*remote:\s*(?:error: )?(.*\S)", output, re.MULTILINE)
+    marked = [line for line in remarks if re.search(r"GH0|[Pp]rotected|declined|error", line)]
+    rule = re.sub(r"[^ -~]", "?", (marked or remarks or ["a rule protects it"])[0])[:200].rstrip(".")
     kind = PushRefused if verb == "push" and re.search(_REFUSED, output) else GitError
     address = _without_secrets(remote.url, remote)
     message = f"git {verb} failed for {address}: {meaning.replace('{rule}', rule)}."

@@ -61,10 +61,10 @@ def socket_file(home: files.StrPath) -> str:
 def ask(home: files.StrPath, question: Mapping[str, object], timeout_s: float = PATIENCE_S) -> dict[str, object] | None:
     """Return the answer of the resident server, or None if none runs or it takes longer. Raises nothing."""
     try:
-        with connect(socket_file(home), timeout_s) as asked:
-            asked.sendall(json.dumps(question).encode())
-            asked.shutdown(socket.SHUT_WR)
-            answer = json.loads(asked.makefile("rb").read(_CHUNK))
+        with connect(socket_file(home), timeout_s) as connection:
+            connection.sendall(json.dumps(question).encode())
+            connection.shutdown(socket.SHUT_WR)
+            answer = json.loads(connection.makefile("rb").read(_CHUNK))
             return answer if isinstance(answer, dict) else None
     except (OSError, ValueError, RecursionError):
         return None

@@ -156,9 +156,9 @@ def host_and_path(url: str) -> tuple[str, str]:
 
 def _repository(folder: Path) -> Workspace | None:
     """Return the repository that `folder` is in, None if it is in none or git cannot tell."""
-    asked = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--show-toplevel")
+    command = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--show-toplevel")
     try:
-        lines = os.fsdecode(git.run(folder, *asked, check=False)).removesuffix("\n").split("\n")
+        lines = os.fsdecode(git.run(folder, *command, check=False)).removesuffix("\n").split("\n")
         if len(lines) < 2 or lines[0] not in ("true", "false"):
             return None
         remote = remote_address(folder)

@@ -131,7 +131,7 @@ def nuggets_below(
     nuggets: Sequence[Nugget], path: str, connection: sqlite3.Connection, checkout: Checkout
 ) -> list[Nugget]:
     """Return the nuggets scoped to a path or below it, under the present names of their files."""
-    aliases = follow_renames(connection, checkout, {one.scope.path for one in nuggets if one.scope.path}, asked=path)
+    aliases = follow_renames(connection, checkout, [path, *(one.scope.path for one in nuggets if one.scope.path)])
     wanted = aliases.get(path, path)
 
     def is_below(scoped: str) -> bool:

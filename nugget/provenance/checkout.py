@@ -115,16 +115,16 @@ class Location:
 
         Above and below count alike: nuggets of a folder explain its files, and nuggets of files explain their folder.
         """
-        asked, scoped = self.path, self.aliases.get(path, path)
-        if asked is None:
+        here, scoped = self.path, self.aliases.get(path, path)
+        if here is None:
             return ScopeMatch.ELSEWHERE
         if not scoped:
-            return ScopeMatch.EXACT if asked == "" else ScopeMatch.WORKSPACE
-        if asked == scoped:
+            return ScopeMatch.EXACT if here == "" else ScopeMatch.WORKSPACE
+        if here == scoped:
             return ScopeMatch.EXACT
-        if asked == "" or asked.startswith(f"{scoped}/") or scoped.startswith(f"{asked}/"):
+        if here == "" or here.startswith(f"{scoped}/") or scoped.startswith(f"{here}/"):
             return ScopeMatch.DIRECTORY
-        if not self.is_folder and asked.rpartition("/")[0] == scoped.rpartition("/")[0]:
+        if not self.is_folder and here.rpartition("/")[0] == scoped.rpartition("/")[0]:
             return ScopeMatch.SAME_DIRECTORY
         return ScopeMatch.ELSEWHERE
 
@@ -171,14 +171,9 @@ def find_workspace_of(
     return fallback
 
 
-def follow_renames(
-    connection: sqlite3.Connection, checkout: Checkout, scoped: Iterable[str], *, asked: str | None = None
-) -> dict[str, str]:
-    """Return old path -> present path of renamed files, without deleted ones.
-
-    `scoped` are the paths of nuggets; `asked` is the path in a question, which may be old too.
-    """
-    gone = [path for path in dict.fromkeys([*scoped, *([asked] if asked else [])]) if not checkout.exists(path)]
+def follow_renames(connection: sqlite3.Connection, checkout: Checkout, paths: Iterable[str]) -> dict[str, str]:
+    """Return old path -> present path of those that were renamed, without deleted ones."""
+    gone = [path for path in dict.fromkeys(paths) if not checkout.exists(path)]
     if not gone:
         return {}
     pairs = stored.touched_renames(connection, checkout.workspace.identity)

@@ -70,8 +70,8 @@ def coverage(connection: sqlite3.Connection, checkout: Checkout) -> list[Covered
     return [Covered(path=path, nuggets=count) for path, count in ordered]
 
 
-def find_gaps(connection: sqlite3.Connection, checkout: Checkout, asked: Counter[str], *, now: datetime) -> Gaps:
-    """Return the gaps of a workspace; `asked` says how often each path was asked about.
+def find_gaps(connection: sqlite3.Connection, checkout: Checkout, queries: Counter[str], *, now: datetime) -> Gaps:
+    """Return the gaps of a workspace; `queries` says how often each path was asked about.
 
     A file is a gap if it has more questions than nuggets (sorted by their ratio), or if it has no nuggets and was
     changed in CHURN_DAYS days (sorted by changes).
@@ -83,8 +83,8 @@ def find_gaps(connection: sqlite3.Connection, checkout: Checkout, asked: Counter
         return covered.get(path, 0) or sum(count for file, count in covered.items() if file.startswith(f"{path}/"))
 
     files = [
-        Covered(path=path, queries=asked[path], nuggets=known(path), changes=changes[path])
-        for path in sorted(asked.keys() | changes.keys())
+        Covered(path=path, queries=queries[path], nuggets=known(path), changes=changes[path])
+        for path in sorted(queries.keys() | changes.keys())
         if checkout.exists(path)
     ]
     gaps = [one for one in files if one.queries > one.nuggets]
@@ -223,9 +223,9 @@ def _imported_nugget(nugget: Nugget, record: SessionRecord) -> Nugget:
         replace(one, session=record.session, **(_ELSEWHERE if one.speaker is Speaker.USER else {}))
         for one in nugget.evidence
     )
-    said = _ELSEWHERE if nugget.speaker is Speaker.USER else {}
+    speech = _ELSEWHERE if nugget.speaker is Speaker.USER else {}
     scope = replace(nugget.scope, repo=record.workspace)
-    return replace(nugget, session=record.session, scope=scope, agent=record.agent, evidence=evidence, **said)
+    return replace(nugget, session=record.session, scope=scope, agent=record.agent, evidence=evidence, **speech)
 
 
 def _merged(home: Path, record: SessionRecord) -> tuple[SessionRecord, int]:

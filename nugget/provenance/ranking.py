@@ -94,7 +94,7 @@ def locate(query: Query, connection: sqlite3.Connection, checkout: Checkout) -> 
     """Return the present place of a query, and notes on it."""
     scoped = stored.scoped_paths(connection, checkout.workspace.identity)
     path = query.path
-    aliases = follow_renames(connection, checkout, scoped, asked=path)
+    aliases = follow_renames(connection, checkout, [path, *scoped] if path else scoped)
     notes: list[str] = []
     if path and path in aliases:
         notes.append(f"{path} was renamed to {aliases[path]}.")

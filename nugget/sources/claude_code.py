@@ -124,7 +124,7 @@ def _read_attachment(record: Mapping[str, Any], reader: TranscriptReader) -> Non
     is_typed = is_prompt and speakers.is_human(attachment) and speakers.is_human(record)
     if is_typed and (text := speakers.typed_text(joined_text(attachment.get("prompt")))):
         reader.queued.add(text)
-        reader.said(text, is_paste=record.get("promptSource") == "paste")
+        reader.speech(text, is_paste=record.get("promptSource") == "paste")
 
 
 def _read_assistant(record: Mapping[str, Any], reader: TranscriptReader) -> None:
@@ -162,7 +162,7 @@ def _read_user(record: Mapping[str, Any], reader: TranscriptReader) -> None:
         if typed in reader.queued:
             reader.queued.remove(typed)
             return
-        reader.said(typed, is_paste=record.get("promptSource") == "paste")
+        reader.speech(typed, is_paste=record.get("promptSource") == "paste")
         if reader.uuid:
             reader.prompts.append(reader.uuid)
 
@@ -197,7 +197,7 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: Tr
         if tool == ANSWERED_TOOL:
             reader.add(EventKind.PROMPT, answer, tool=tool, call_id=call_id)
         else:
-            reader.said(answer, is_paste=record.get("promptSource") == "paste", tool=tool, call_id=call_id)
+            reader.speech(answer, is_paste=record.get("promptSource") == "paste", tool=tool, call_id=call_id)
 
 
 def _command_outcome(text: str, details: Mapping[str, Any], *, failed: bool) -> tuple[str, bool | None, int | None]:

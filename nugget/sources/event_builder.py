@@ -142,9 +142,9 @@ class EventBuilder:
     def prompt(self, text: str) -> None:
         """Append a prompt without the text that the client inserted."""
         if typed := speakers.typed_text(text):
-            self.said(typed)
+            self.speech(typed)
 
-    def said(self, text: str, *, is_paste: bool = False, **values: Any) -> None:
+    def speech(self, text: str, *, is_paste: bool = False, **values: Any) -> None:
         """Append a person's typed text and the text pasted into it."""
         for kind, part, speaker, origin in prompt_parts(text, is_paste=is_paste):
             self.add(kind, part, speaker=speaker, origin=origin, **values)

@@ -226,8 +226,8 @@ def read_objects(repo: Path, names: Sequence[str]) -> list[bytes | None]:
     """
     if not names:
         return []
-    asked = [name if "\n" not in name else EMPTY_TREE for name in names]  # one name per line
-    output = run(repo, "cat-file", "--batch=%(objectsize) %(objecttype)", stdin=os.fsencode("\n".join(asked) + "\n"))
+    lines = [name if "\n" not in name else EMPTY_TREE for name in names]  # one name per line
+    output = run(repo, "cat-file", "--batch=%(objectsize) %(objecttype)", stdin=os.fsencode("\n".join(lines) + "\n"))
     found: list[bytes | None] = []
     stream = BytesIO(output)
     for _ in names:
@@ -252,8 +252,8 @@ def branches(repo: Path, prefix: str) -> list[Branch]:
 
 def has_commit_with(repo: Path, text: str) -> bool:
     """Return True if the message of any commit on a local or remote branch contains `text`."""
-    asked = ("--fixed-strings", f"--grep={text}", "--max-count=1", "--format=%H")
-    return bool(run(repo, "log", "--branches", "--remotes", *asked))
+    options = ("--fixed-strings", f"--grep={text}", "--max-count=1", "--format=%H")
+    return bool(run(repo, "log", "--branches", "--remotes", *options))
 
 
 def word(repo: Path, *args: str) -> str | None:

@@ -179,8 +179,8 @@ def update_index(repo: Path, index: Path, entries: Mapping[str, tuple[str, str |
         b"%s %s\t%s\0" % (mode.encode() if blob else b"0", (blob or "0" * 40).encode(), os.fsencode(path))
         for path, (mode, blob) in sorted(entries.items(), key=lambda entry: entry[1][1] is not None)
     ]
-    asked, variables = ("update-index", "-z", "--index-info"), {"GIT_INDEX_FILE": str(index)}
-    done = start(repo, asked, stdin=b"".join(lines), settings=DURABLE, variables=variables)
+    command, variables = ("update-index", "-z", "--index-info"), {"GIT_INDEX_FILE": str(index)}
+    done = start(repo, command, stdin=b"".join(lines), settings=DURABLE, variables=variables)
     if done.returncode or b"Ignoring path" in done.stderr:
         reason = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
         raise GitError(f"git cannot change these paths in {repo} ({printable(reason)}); nothing was changed.")

@@ -323,9 +323,9 @@ class Model(ABC):
             problem, hint, text = "redirects", "Configure the address that it redirects to.", ""
         elif status in (401, 403):
             hint = self.key_hint
-        said = "" if status in (401, 403, 404) else shorten(self._scrub(text), 200).rstrip(".")
+        reason = "" if status in (401, 403, 404) else shorten(self._scrub(text), 200).rstrip(".")
         sentence = f"{self.name} {problem.format(model=call.request.model)} (HTTP {status})"
-        return LLMUnavailable(f"{sentence}: {said}." if said else f"{sentence}.", hint=hint)
+        return LLMUnavailable(f"{sentence}: {reason}." if reason else f"{sentence}.", hint=hint)
 
     def _reply(self, text: str, schema: Mapping[str, Any], call: ModelCall) -> Reply:
         """Parse and redact the text of a reply. Raises BadReply if it does not follow the schema."""
@@ -338,8 +338,8 @@ class Model(ABC):
             problems = [f"the reply is not JSON{cut}" if text else "the reply has no text"]
         usd = call.cost()[1]
         if problems or not isinstance(value, dict):
-            said = shorten(self._scrub("; ".join(problems)), 300)
-            message = f"{call.request.model} did not reply as asked ({call.request.purpose}): {said}."
+            reasons = shorten(self._scrub("; ".join(problems)), 300)
+            message = f"{call.request.model} did not reply as asked ({call.request.purpose}): {reasons}."
             raise BadReply(message, text=text, value=value, problems=problems, usd=usd)
         return Reply(value=value, usd=usd)
 

@@ -90,8 +90,8 @@ class ClaudeCli(Model):
                 system.end_group(process)
                 raise
         if not output.strip():
-            said = shorten(self._scrub(errors.decode("utf-8", "replace")), 200) or f"exit code {process.returncode}"
-            raise LLMUnavailable(f"`claude` gave no reply ({said}).", hint="Try `claude -p hello` in a terminal.")
+            reason = shorten(self._scrub(errors.decode("utf-8", "replace")), 200) or f"exit code {process.returncode}"
+            raise LLMUnavailable(f"`claude` gave no reply ({reason}).", hint="Try `claude -p hello` in a terminal.")
         return output
 
 
@@ -134,11 +134,11 @@ class OpenAI(Model):
 
         # Bounds are left to our own check: a grammar with them is too large for small servers.
         plain = anthropic.transform_schema(dict(schema))
-        said = (("system", request.system), ("user", request.prompt))
+        texts = (("system", request.system), ("user", request.prompt))
         return {
             "model": request.model,
             "max_completion_tokens" if self._is_openai else "max_tokens": request.max_tokens,
-            "messages": [{"role": role, "content": self._clean(text)} for role, text in said],
+            "messages": [{"role": role, "content": self._clean(text)} for role, text in texts],
             "response_format": {
                 "type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": plain},
             },
@@ -163,8 +163,8 @@ class OpenAI(Model):
 def _reason(body: bytes) -> str:
     """Return a server's own message on an error, in the forms of OpenAI, vLLM and Ollama."""
     try:
-        said = json.loads(body)
-        said = said.get("error") or said.get("message") or said.get("detail") or ""
-        return str(said.get("message") or "" if isinstance(said, dict) else said)
+        reply = json.loads(body)
+        reply = reply.get("error") or reply.get("message") or reply.get("detail") or ""
+        return str(reply.get("message") or "" if isinstance(reply, dict) else reply)
     except (ValueError, AttributeError, RecursionError):
         return ""
