@@ -32,7 +32,7 @@ from urllib.parse import urlencode
 
 from nugget.config import Settings, read_environment
 from nugget.index.embedded.connection import home_index_file, open_home
-from nugget.index.embedded.events import SAID
+from nugget.index.embedded.events import SEARCHED
 from nugget.index.embedded.ingest import ingest_all
 from nugget.index.embedded.passages import passage_count
 from nugget.index.fulltext import STOP_WORDS
@@ -215,9 +215,8 @@ def first_index(home: Path, megabytes: int) -> None:
 def kept_bytes(home: Path) -> float:
     """Return the size in bytes of the texts of all rows."""
     with closing(open_home(read_environment({"HOME": str(home)}).home)) as connection:
-        return float(sum(
-            connection.execute(f"SELECT coalesce(sum(length(text)), 0) FROM {table}").fetchone()[0] for table in SAID
-        ))  # fmt: skip
+        sizes = (f"SELECT coalesce(sum(length(text)), 0) FROM {table}" for table in SEARCHED)
+        return float(sum(connection.execute(sql).fetchone()[0] for sql in sizes))
 
 
 def grown_bytes(home: Path) -> int:

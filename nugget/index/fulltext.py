@@ -107,7 +107,7 @@ def pieces(word: str) -> list[str]:
 
 
 def last_characters(word: str) -> list[str]:
-    """Return the last character of each unspaced run, which no pair begins with: `缓存失效` -> 效. See `asked_word`."""
+    """Return the last character of each unspaced run, which no pair begins with: `缓存失效` -> 效. See `match_word`."""
     return [] if word.isascii() else [run[-1] for run in _UNSPACED.findall(word) if len(run) > 1]
 
 
@@ -145,7 +145,7 @@ def prefix_match(text: str) -> str:
     return f'({begins} OR "{text}e"*)' if text[-1:] in ("y", "Y") else begins
 
 
-def asked_word(word: str) -> str:
+def match_word(word: str) -> str:
     """Return the FTS5 query for one word, quoted, so that text is never taken as syntax.
 
     A single character of an unspaced script matches wherever it occurs: it begins a pair, or it is the last one of its
@@ -161,7 +161,7 @@ def is_unspaced_character(word: str) -> bool:
 
 def match_any(words: Sequence[str]) -> str:
     """Return the FTS5 query that matches any of the words."""
-    return " OR ".join(asked_word(word) for word in (word.replace('"', "") for word in words) if word)
+    return " OR ".join(match_word(word) for word in (word.replace('"', "") for word in words) if word)
 
 
 LARGE_INDEX_CHUNKS = 20_000

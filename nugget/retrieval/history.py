@@ -21,11 +21,11 @@ from nugget.index.embedded.events import first_prompt
 from nugget.index.embedded.passages import StoredPassage
 from nugget.index.fulltext import (
     LARGEST_CHARACTER,
-    asked_word,
     documents,
     inverse_frequency,
     is_unspaced_character,
     match_any,
+    match_word,
     question_words,
     said_parts,
     stemmed,
@@ -143,7 +143,7 @@ def _candidates(
 
 
 def _match_all(words: Sequence[str]) -> str:
-    return " AND ".join(map(asked_word, words))
+    return " AND ".join(map(match_word, words))
 
 
 def _ranked(

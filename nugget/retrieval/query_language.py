@@ -21,7 +21,7 @@ from datetime import date
 from typing import Any, NamedTuple
 
 from nugget.errors import UsageError
-from nugget.index.fulltext import STOP_WORDS, asked_word, has_unspaced, is_unspaced_character, pieces, prefix_match
+from nugget.index.fulltext import STOP_WORDS, has_unspaced, is_unspaced_character, match_word, pieces, prefix_match
 from nugget.models import Filter, SourceName
 from nugget.models.nuggets import TYPES
 from nugget.text import parse_day
@@ -64,7 +64,7 @@ class Term:
     def match(self) -> str:
         """The FTS5 query of the term."""
         if is_unspaced_character(self.text):
-            return asked_word(self.text)
+            return match_word(self.text)
         if has_unspaced(self.text) and not self.prefix:  # the index stores such scripts as overlapping pairs
             spread = " ".join(piece for word in self.text.split() for piece in pieces(word) or [word])
             return f"({self.quoted} OR {Term(text=spread).quoted})"

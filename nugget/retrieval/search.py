@@ -132,13 +132,13 @@ def search_source(
     if is_small or source is not SourceName.BRAIN:
         best = max((hit.score for hit in hits), default=0.0)  # hits of vectors alone must be nearly as good
         hits = [hit for hit in hits if _matches_words(hit) or (not weak and hit.score >= _LEAST_SHARE * best)]
-    said = _passages(source, parsed, indexes, limit=most, today=today) if source in HISTORY_SOURCES else []
+    passages = _passages(source, parsed, indexes, limit=most, today=today) if source in HISTORY_SOURCES else []
     if source is not SourceName.BRAIN:
-        hits = sorted(
-            [*hits, *said], key=lambda hit: (-round(hit.score, 2), -(day_of(hit) or date.min).toordinal(), hit.ref)
-        )
-        told = parsed.match or max((hit.score for hit in said), default=0.0) >= _PASSAGE_WEAK_BELOW
-    return Found(source, hits, weak and not (said and told), tuple(degraded), idfs, chunks, candidates)
+        hits += passages
+        hits.sort(key=lambda hit: (-round(hit.score, 2), -(day_of(hit) or date.min).toordinal(), hit.ref))
+    if passages and (parsed.match or max(hit.score for hit in passages) >= _PASSAGE_WEAK_BELOW):
+        weak = False
+    return Found(source, hits, weak, tuple(degraded), idfs, chunks, candidates)
 
 
 def list_source(source: SourceName, filter_: Filter, indexes: Indexes, *, most: int) -> list[Hit]:

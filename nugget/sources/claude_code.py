@@ -46,7 +46,6 @@ from nugget.sources.event_builder import (
 from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash
 
 AGENT = "claude-code"
-SAID = (EventKind.PROMPT, EventKind.PASTE, EventKind.REPLY)
 ANSWERED_TOOL = "AskUserQuestion"
 SHELL_TOOLS = ("Bash", "PowerShell")
 _EDIT_TOOLS = ("Edit", "MultiEdit", "Write", "NotebookEdit")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nugget.index.embedded.units import select_in
-from nugget.index.fulltext import asked_word
+from nugget.index.fulltext import match_word
 from nugget.models import SourceName
 from nugget.models.sessions import Speaker, SpeechOrigin
 
@@ -42,15 +42,14 @@ MARKS = {SourceName.SHELL: "zqnuggetsourceshell", SourceName.BRIDGE: "zqnuggetso
 MORE = ".more"
 """The suffix in the kind of a row that continues the text of the previous row."""
 _SHELL, _BRIDGE = (f"'{MARKS[source]}'" for source in (SourceName.SHELL, SourceName.BRIDGE))
-_SAID = {
+SEARCHED = {
     "events": f"CASE kind WHEN 'message' THEN {_BRIDGE} WHEN 'command.start' THEN {_SHELL} ELSE '' END",
     "command_inputs": _SHELL,
     "pane_output": _SHELL,
 }
 """The tables with rows that people search (those with a number, in events_fts), and the mark of a row."""
-SAID = tuple(_SAID)
 _FIRST_LINE = "iif(kind LIKE 'command.%' AND instr(text, char(10)), substr(text, 1, instr(text, char(10))), text)"
-_ASKED = {
+_EVIDENCE = {
     "events": (_FIRST_LINE, "number IS NULL AND (kind IN ('command.start', 'prompt') OR ok = 0)"),
     "command_inputs": ("text", "number IS NULL"),
     "pane_output": ("text", "number IS NULL"),
@@ -214,14 +213,14 @@ def _put_words(
     connection: sqlite3.Connection, table: str, tests: str, bounds: tuple[int, int], *, command: str = ""
 ) -> None:
     """Write rows to the full-text tables, or remove them, for which FTS5 needs the same texts again."""
-    text, where = _ASKED[table]
+    text, where = _EVIDENCE[table]
     evidence, events = ("evidence_fts, ", "events_fts, ") if command else ("", "")
     connection.execute(
         f"INSERT INTO evidence_fts ({evidence}rowid, text) SELECT {command}id, "
         f"{text} || ' ' || said_parts({text}, '') FROM {table} WHERE {where} AND {tests}",
         bounds,
     )
-    if mark := _SAID.get(table):
+    if mark := SEARCHED.get(table):
         changed = connection.execute(
             f"INSERT INTO events_fts ({events}rowid, text, parts) SELECT {command}id, text, "
             f"said_parts(text, {mark}) FROM {table} WHERE number IS NOT NULL AND {tests}",
@@ -354,7 +353,7 @@ def matching_ids(
             f"SELECT rowid FROM evidence_fts WHERE evidence_fts MATCH ? AND {tests}",
         ):
             with suppress(sqlite3.OperationalError):  # a letter that FTS5 takes for a separator makes a phrase
-                ids += (row[0] for row in connection.execute(sql, (asked_word(word), first, end, limit)))
+                ids += (row[0] for row in connection.execute(sql, (match_word(word), first, end, limit)))
     return found
 
 

@@ -23,7 +23,6 @@ from nugget.infra.workspace import find_workspace
 from nugget.models import Event, EventKind, Problem, SourceName
 from nugget.redaction import MARGIN_CHARS, redact, redact_all, within, without_excluded
 from nugget.sources.channels import Message
-from nugget.sources.claude_code import SAID
 from nugget.sources.condense import is_recall, plain
 from nugget.sources.shell_logs import MAX_LINE_CHARS, is_opaque, looks_failed
 from nugget.sources.speakers import is_refusal
@@ -37,6 +36,7 @@ _TEXT_CHARS = {
 }  # fmt: skip
 _ROW_CHARS = 6000
 """Longer texts become several rows, so that a single word still carries weight."""
+_SPEECH = (EventKind.PROMPT, EventKind.PASTE, EventKind.REPLY)
 _RESULTS = (EventKind.OUTPUT, EventKind.TOOL_RESULT)
 _WHOLE_LINES, _HEAD_LINES, _FAILING_LINES, _TAIL_LINES = 60, 10, 40, 25
 _RECALLED = -1
@@ -119,12 +119,12 @@ class RowMaker:
             self._add_edit(event)
         elif event.kind is EventKind.OUTPUT:
             self._add_output(event)
-        elif event.kind in SAID:
-            self._add_said(event, number)
+        elif event.kind in _SPEECH:
+            self._add_speech(event, number)
         else:
             self._add_event(event)
 
-    def _add_said(self, event: Event, number: int) -> None:
+    def _add_speech(self, event: Event, number: int) -> None:
         record = hash_of(event.uuid) if event.uuid else None
         found = None if record in self.repeated or not event.text.strip() else number
         for place, text in enumerate(cut_text(event.text, _ROW_CHARS)):
@@ -207,7 +207,7 @@ def cleaned_events(run: IngestRun, events: Sequence[Event]) -> list[Event]:
 
 def repeated_records(run: IngestRun, session: int, events: Sequence[Event]) -> set[int]:
     """Return the records of these events that search finds in another session, as in a fork."""
-    records = {hash_of(event.uuid) for event in events if event.uuid and event.kind in SAID}
+    records = {hash_of(event.uuid) for event in events if event.uuid and event.kind in _SPEECH}
     sql = (
         "SELECT e.record FROM events e JOIN log_sessions s ON s.key = e.id >> 34 AND s.gone = 0 "
         "WHERE e.number IS NOT NULL AND s.key != ? AND e.record IN"
