@@ -33,6 +33,8 @@ _NOT_STORES = frozenset({"models", "cache", ".git", "brains.jsonl"})
 """Not searched for secrets: ids of brains look like keys, and without them all sessions would count as new."""
 _DATABASE = b"SQLite format 3\0"
 _PACKED = b"\x1f\x8b"
+_APART = '", "', '"\n\x1f"'
+"""What stands between two strings of JSON, and what is read instead: together they are no sentence."""
 
 
 def repair(brain: Path, home: Path) -> list[str]:
@@ -114,7 +116,9 @@ def find_leaks(home: Path, brain: Path, *, allow: Sequence[re.Pattern[str]] = ()
     for store, folder in (("home", home), ("brain", brain)):
         for file in tracked(_stored_files(folder), f"Reading the {store} (MB)", _megabytes):
             with suppress(OSError, EOFError, sqlite3.Error):
-                for line, kind, _ in secret_lines(_text_of(file), allow=allow):
+                lines = (text := _text_of(file)).split("\n")
+                for line, kind, _ in secret_lines(text, allow=allow):
+                    line -= sum(one.startswith("\x1f") for one in lines[:line])
                     yield {"store": store, "place": str(file), "line": line, "kind": kind}
     for name, text in tracked(_object_texts(brain), "Reading the history"):
         for line, kind, _ in secret_lines(text, allow=allow):
@@ -142,9 +146,9 @@ def scrub(
                         remove_database(file)
                         done["removed"].append(str(file))
                         continue
-                    content, mode = text.encode("utf-8", "surrogateescape"), file.stat().st_mode & 0o777
-                    packed = _begins(file, _PACKED)
-                    files.replace(file, gzip.compress(content, mtime=0) if packed else content, mode=mode)
+                    content = text.replace(*_APART[::-1]).encode("utf-8", "surrogateescape")
+                    content = gzip.compress(content, mtime=0) if _begins(file, _PACKED) else content
+                    files.replace(file, content, mode=file.stat().st_mode & 0o777)
                     done["rewritten"].append(str(file))
                 except (OSError, EOFError, sqlite3.Error) as error:
                     done["failed"].append(f"{file}: {reason_of(error)}")
@@ -182,15 +186,16 @@ def _begins(file: Path, start: bytes) -> bool:
 
 
 def _text_of(file: Path) -> str:
-    """Return the text of a file, unpacked; of a database its rows, including the write-ahead log."""
+    """Return the text of a file, unpacked, or a database's rows and write-ahead log; strings of JSON are `_APART`."""
     if _begins(file, _DATABASE):
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
-            return "\n".join(_rows(connection))
+            return "\n---\x1f\n".join(_rows(connection)).replace(*_APART)
     content = file.read_bytes()
     if content.startswith(_PACKED):
         content = gzip.decompress(content)
-    return content.decode("utf-8", "surrogateescape")
+    text = content.decode("utf-8", "surrogateescape")
+    return text.replace(*_APART) if text.startswith("{") else text
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[str]:

@@ -234,10 +234,10 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path):
     secret, other = "DB_PASSWORD=Winter2026!x", "correct horse is mine"
     (home / "archive").mkdir(parents=True)
     (home / "archive/a.jsonl.gz").write_bytes(gzip.compress(f'{{"text": "{secret}"}}\n{other}\n'.encode()))
-    (home / "plain.jsonl").write_text("nothing here\n")
+    (home / "plain.jsonl").write_text(plain := '{"a": "Here is a secret: REDACTED", "b": "2026-02-05T11:56:50.335"}\n')
     with closing(sqlite3.connect(home / "index.db")) as connection:
         connection.execute("CREATE TABLE a (text)")
-        connection.execute("INSERT INTO a VALUES (?)", (secret,))
+        connection.executemany("INSERT INTO a VALUES (?)", [(secret,), ("Here is the secret:",), ("52ae3f06-1",)])
         connection.commit()
     brain.mkdir()
     git.init(brain)
@@ -254,7 +254,7 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path):
     assert [Path(file).name for file in (*done["rewritten"], *done["removed"])] == ["a.jsonl.gz", "a.md", "index.db"]
     text = gzip.decompress((home / "archive/a.jsonl.gz").read_bytes()).decode()
     assert text == '{"text": "DB_PASSWORD=[redacted:password]"}\n[redacted:scrubbed]\n'
-    assert (home / "plain.jsonl").read_text() == "nothing here\n"
+    assert (home / "plain.jsonl").read_text() == plain
     assert [leak["store"] for leak in find_leaks(home, brain)] == ["history"]
 
 
