@@ -43,8 +43,8 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 class KnownSession:
     """A session with its metadata and its outcome.
 
-    `captured` is `yes`, `no`, `queued` or `failed`. `units` counts proposed units: `kept`, `waiting` and `rejected`.
-    `store_file` is its file in the store of provenance, None if nothing was extracted.
+    `captured` is `yes`, `no`, `queued` or `failed`. `units` counts proposed units: `kept`, `waiting`, `rejected`,
+    and `absent` for another reason. `store_file` is its file in the store of provenance, None if nothing was extracted.
 
     Only `find_session` sets the fields from `session` on: the redacted conversation (`is_archived` if the client's own
     transcript is gone), or the `problem` if it cannot be read.
@@ -82,7 +82,7 @@ class KnownSession:
     @property
     def outcome(self) -> str:
         """A summary of the result, such as `2 kept, 1 nugget`."""
-        units = [f"{count} {what}" for what, count in self.units.items() if count]
+        units = [f"{count} {what.replace('absent', 'not in the brain')}" for what, count in self.units.items() if count]
         units = units or [{"yes": "nothing to keep", "no": "not captured"}.get(self.captured, self.captured)]
         more = {"nugget": self.nuggets, "open failure": self.counts.get("open", 0)}
         return ", ".join(units + [counted(count, what) for what, count in more.items() if count])
@@ -207,17 +207,18 @@ def _with_outcomes(
         if line.get("event") == "captured":
             captures.setdefault(str(line.get("session")), []).append(line)
     queued = {job.session: job.state for state in ("failed", "pending", "running") for job in queue.jobs(home, state)}
-    kept = waiting = frozenset[str]()
+    places = {"rejected": frozenset(line.get("id") for line in files.read_lines(home / "ledger" / ledger.REJECTED))}
     if brain is not None:
         with suppress(NuggetError, sqlite3.Error):
             waiting = frozenset(file.id for one in brain.proposals() for file in one.files)
             kept = frozenset(Index(brain.index_folder / "index.db").unit_ids())
+            places = {"waiting": waiting, "kept": kept, **places}
     done = []
     for one in chosen:
         units: Counter[str] = Counter()
         for line in captures.get(one.id, ()):
             for unit in line.get("units") or ():
-                units["waiting" if unit in waiting else "kept" if unit in kept else "rejected"] += 1
+                units[next((name for name, ids in places.items() if unit in ids), "absent")] += 1
         state = queued.get(one.id)
         captured = "failed" if state == "failed" else "queued" if state else "yes" if one.id in captures else "no"
         counts = events.session_counts(connection, key) if (key := one.counts.get("key")) else {}
