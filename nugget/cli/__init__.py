@@ -286,14 +286,13 @@ class _Nugget(TyperGroup):
         for section, names in _COMMANDS.items():
             with formatter.section(section):
                 shown = [(name, command) for name in names if not (command := self.get_command(ctx, name)).hidden]
-                formatter.write_dl([
-                    (name, command.help.partition("\n\n")[0].replace("\n", " ")) for name, command in shown
-                ])  # fmt: skip
+                formatter.write_dl([(name, command.short_help) for name, command in shown])
 
 
 def _with_plain_help(command: Any) -> Any:
     """Print help as plain text, which is faster than rich, with TEXT, N and PATH for types."""
     command.rich_markup_mode = None
+    command.short_help = command.help.partition("\n\n")[0].replace("\n", " ")  # typer's own is cut short
     for entry in command.params:
         if entry.param_type_name == "argument":
             entry.display_type_rich = lambda ctx: None
