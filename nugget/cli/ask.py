@@ -313,7 +313,7 @@ def brief(as_json: JsonOption = False) -> None:
     constraints of this code, and the state of capture.
     """
     text = briefing.brief(read_environment(), current_folder(), now=datetime.now(UTC))
-    _show_text(text, "Nothing is known about this folder.", as_json=as_json)
+    _show_text(text, "A session here would start without a brief.", as_json=as_json)
 
 
 @commands.command()

@@ -83,7 +83,8 @@ def install(
     if not dry_run:
         prepare(environment)
     if _carry_out(changes, dry_run=dry_run):
-        put("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")
+        undo = f"nugget uninstall{' --scope project' * (scope == 'project')}"
+        put(f"New sessions are captured when they end, and can ask the brain. `{undo}` undoes this.")
         if brief is None:
             put("A session starts with a short brief once there is reviewed knowledge of its repository; "
                 "`nugget install --no-brief` switches that off.")  # fmt: skip

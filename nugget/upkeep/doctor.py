@@ -163,7 +163,7 @@ def _check_sources(seen: dict[str, Any]) -> Iterator[Finding]:
         if row["pending"]:
             yield _good(row["name"], f"the next question indexes {counted(row['pending'], 'file')}")
         elif row["unembedded"]:
-            yield _good(row["name"], f"the next question has vectors made for {counted(row['unembedded'], 'unit')}")
+            yield _good(row["name"], f"the next question makes vectors for {counted(row['unembedded'], 'unit')}")
         else:
             yield _good(row["name"], counted(row["passages"], "passage"))
 
