@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from nugget.errors import NuggetError
@@ -114,10 +114,10 @@ def evidence_bundle(
     found = session_evidence(connection, known)
     matches = store.matching_ids(connection, subject_words(query), key=known.key, limit=_ROWS_A_WORD)
     beyond = ([row for row in rows if row not in found][:_MATCHES_PER_WORD] for rows in matches.values())
-    found |= evidence_by_id(connection, {row for rows in beyond for row in rows}, {known.key: known.id})
+    found |= evidence_by_id(connection, set(chain.from_iterable(beyond)), {known.key: known.id})
     return _bundle(
         found, query, options=options, matches={word: set(rows) for word, rows in matches.items()}, session=known,
-        head=[*_last_said(connection, known, now)],
+        head=[*_last_activity(connection, known, now)],
     )  # fmt: skip
 
 
@@ -260,7 +260,7 @@ def _latest(found: Iterable[Finding], window: int) -> dict[str, list[str]]:
     return {stream: lines[-window:] for stream, lines in sorted(streams.items())} if window else {}
 
 
-def _last_said(connection: sqlite3.Connection, session: LogSession, now: datetime) -> Iterator[str]:
+def _last_activity(connection: sqlite3.Connection, session: LogSession, now: datetime) -> Iterator[str]:
     """Yield the time, the last prompt and the last reply of a session as lines."""
     if session.ended_ms is not None and 1 << 39 < session.ended_ms < 1 << 42:  # otherwise the times are not clock times
         moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)

@@ -4,8 +4,6 @@ Nothing here runs a program that a repository names, asks for a password, or ope
 GitError that carries git's own first sentence. The brain is the root of its repository, so paths are relative to it.
 """
 
-# ruff: noqa: E402, F401 - the modules that change a repository build on this one
-
 from __future__ import annotations
 
 import os
@@ -16,7 +14,7 @@ from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
 
-from nugget.infra.git.process import environment, run, start
+from nugget.infra.git.process import run, start
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The id of the tree without files, to compare with before the first commit."""
@@ -291,8 +289,9 @@ def _moment(seconds: str) -> datetime:
     return datetime.fromtimestamp(min(int(seconds or 0), _LATEST_S)).astimezone()
 
 
-from nugget.infra.git.changing import RefChange, change_refs, clear_errors, finish_pending, only_writer, wait_until_free
-from nugget.infra.git.writing import (
+# The modules that change a repository build on the functions above.
+from nugget.infra.git.changing import RefChange, change_refs, clear_errors, finish_pending, only_writer, wait_until_free  # noqa: E402, F401
+from nugget.infra.git.writing import (  # noqa: E402, F401
     commit_change,
     commit_files,
     commit_staged,
