@@ -151,10 +151,11 @@ BrainFile = tuple[dict[str, Any], list["Problem"], dict[str, Entry]]
 """Values of a brain.yaml, its problems, and keys that only the user's own configuration may set."""
 
 
-def load_settings(environment: Environment, brain: Path | None = None) -> Settings:
+def load_settings(environment: Environment, brain: Path | None = None, *, refused: list[str] | None = None) -> Settings:
     """Layer brain.yaml, the user's config.yaml and `NUGGET_*` over the defaults.
 
-    Invalid entries of brain.yaml are skipped. Raises UsageError, with place and key, for an invalid value elsewhere.
+    Invalid entries of brain.yaml are skipped. Raises UsageError, with place and key, for an invalid value elsewhere,
+    unless `refused` is given, which then says so while the default holds.
     """
     shared = read_brain_file(brain)[0] if brain else {}
     values = dict(shared)
@@ -170,7 +171,9 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
             try:
                 values[key] = taken(key, value)
             except ValueError as error:
-                raise UsageError(f"{where}: `{key}` must be {error}.") from None
+                if refused is None:
+                    raise UsageError(f"{where}: `{key}` must be {error}.") from None
+                refused.append(f"{where}: `{key}` must be {error}")
     for key in _JOINED:
         if entries := shared.get(key):
             values[key] = tuple(dict.fromkeys((*values[key], *entries)))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from nugget.cli import BrainOption, JsonOption, day, listed, open_brain, progress, show, writing
+from nugget.cli import BrainOption, JsonOption, day, library, listed, open_brain, progress, show, writing
 from nugget.cli import doctor as checks
 from nugget.cli import status as states
-from nugget.config import current_folder, expanded
+from nugget.config import current_folder, expanded, load_settings, read_environment
 from nugget.errors import GitError, NuggetError, UsageError, require_known
 from nugget.models import SourceName
 from nugget.render.terminal import note, put_report
@@ -140,17 +140,22 @@ def doctor(
     Changes nothing without --repair, which removes stale locks, leftovers and damaged indexes, and rebuilds the
     indexes. The exit code is 1 if something is wrong (✗), 0 if there are only warnings (!).
     """
-    with open_brain(brain) as opened:
-        if secrets:
-            with progress():
-                leaks = list(opened.leaks())
-            show({"ok": not leaks, "leaks": leaks} if as_json else None, report="leaks", leaks=leaks)
-            raise typer.Exit(1 if leaks else 0)
-        repaired = (opened.repair() or ["There was nothing to repair."]) if mend else []
-        found = checks.doctor(opened.path, opened.settings, opened.environment, now=datetime.now(UTC))
+    if secrets:
+        with open_brain(brain) as opened, progress():
+            leaks = list(opened.leaks())
+        show({"ok": not leaks, "leaks": leaks} if as_json else None, report="leaks", leaks=leaks)
+        raise typer.Exit(1 if leaks else 0)
+    repaired: list[str] = []
+    if mend:
+        with open_brain(brain) as opened:
+            repaired = opened.repair() or ["There was nothing to repair."]
+    environment = read_environment()
+    path = library.brain_in_use(brain, environment)
+    settings = load_settings(environment, path, refused=[])  # doctor says what is refused, and checks the rest
+    found = checks.doctor(path, settings, environment, now=datetime.now(UTC))
     wrong = sum(finding["state"] == "error" for finding in found)
-    value = {"ok": not wrong, "brain": str(opened.path), "findings": found} | ({"repaired": repaired} if mend else {})
-    show(value if as_json else None, report="findings", repaired=repaired, brain=opened.path, found=found,
+    value = {"ok": not wrong, "brain": str(path), "findings": found} | ({"repaired": repaired} if mend else {})
+    show(value if as_json else None, report="findings", repaired=repaired, brain=path, found=found,
          verdict=checks.open_checks(found))  # fmt: skip
     raise typer.Exit(1 if wrong else 0)
 

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.commits import message as messages
-from nugget.commits.attribution import (
-    Attribution,
-    StagedFile,
-    attribute,
-    author_name,
-    has_lines,
-    staged_content,
-    staged_files,
-)
+from nugget.commits.attribution import StagedFile, attribute, author_name, has_lines, staged_content, staged_files
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, LLMUnavailable
 from nugget.infra import git
@@ -77,7 +69,7 @@ def prepare(
         raise GitError("Nothing is staged.", hint="Stage the changes to commit: git add FILE")
     records = _recent_sessions(workspace, staged, environment, settings, now=now, until=until)
     attribution = attribute(staged, records)
-    matched = _matched(workspace.root, staged, records, attribution, variables)
+    matched = _matched(workspace.root, staged, records, attribution.sessions, variables)
     if until is not None and not matched:
         return None
     intents, reasons = _intents(matched, staged), _reasons(matched, staged)
@@ -194,12 +186,12 @@ def _edit_intents(session: Session, roots: Sequence[Workspace], prompts: Iterato
 
 
 def _matched(
-    repo: Path, staged: Sequence[StagedFile], records: Sequence[SessionRecord], attribution: Attribution,
+    repo: Path, staged: Sequence[StagedFile], records: Sequence[SessionRecord], writers: Iterable[str],
     variables: Mapping[str, str] | None,
 ) -> list[SessionRecord]:  # fmt: skip
-    """Return the sessions that wrote lines of the commit, else those that left a file exactly as staged."""
+    """Return the `writers` of lines of the commit, else the sessions that left a file exactly as staged."""
     by_id = {record.session: record for record in records}
-    found = {name: by_id[name] for name in attribution.sessions}
+    found = {name: by_id[name] for name in writers}
     explained = {touch.path for record in found.values() for touch in record.touches}
     left = [file for file in staged if file.path not in explained and not (has_lines(file) and file.added)]
     for file in left[:_MAX_HASHED]:

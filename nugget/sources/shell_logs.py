@@ -33,7 +33,7 @@ _KEPT_BYTES = 1 << 17
 """The bytes of output that are kept at the beginning and at the end."""
 _MAX_FAILURES = 2000
 """The most kinds of failure-like lines kept from the middle of large output."""
-_MAX_RAW_BYTES = 1 << 16
+_MAX_RAW_BYTES, _BLOCK_BYTES = 1 << 16, 1 << 12
 _SAME_KIND = 3
 """The number of lines kept that differ only in digits."""
 _NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
@@ -171,8 +171,16 @@ def _keep_lines(file: BinaryIO, end: int, most_chars: int) -> Iterator[LogLine]:
     """Yield the lines to keep before an offset: head, tail, and failures in the middle."""
     seen: Counter[str] = Counter()
     file.seek(0)
-    offset, is_begin = 0, True
-    while offset < end and (raw := file.readline(min(_MAX_RAW_BYTES, end - offset))):
+    offset, looked_at, is_begin = 0, 0, True
+    while offset < end:
+        if is_begin and max(_KEPT_BYTES, looked_at) <= offset < end - _KEPT_BYTES:  # most lines are dull
+            block = file.read(min(_BLOCK_BYTES, end - _KEPT_BYTES - offset))
+            lowered = block[: block.rfind(b"\n") + 1].lower()
+            looked_at = offset + len(lowered)
+            offset = offset if any(sign in lowered for sign in _SIGNS) else looked_at
+            file.seek(offset)
+        if not (raw := file.readline(min(_MAX_RAW_BYTES, end - offset))):
+            return
         is_kept, lowered = not _KEPT_BYTES <= offset < end - _KEPT_BYTES, raw.lower()
         if is_begin and (is_kept or any(sign in lowered for sign in _SIGNS)):
             text = clean_line(raw, most_chars=most_chars)

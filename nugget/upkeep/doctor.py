@@ -21,6 +21,7 @@ from nugget.config import (
     Settings,
     current_folder,
     is_known,
+    load_settings,
     read_brain_file,
     read_environment,
     read_user_file,
@@ -214,6 +215,8 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
 def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
     user_file, mine, brain_file = environment.home / "config.yaml", read_user_file(environment), brain / "brain.yaml"
     _, problems, misplaced = read_brain_file(brain)
+    load_settings(environment, brain, refused=(refused := list[str]()))
+    yield from (_wrong("settings", said, f"correct it in {user_file}") for said in refused)
     unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version")]
     if unknown:
         yield _odd("settings", f"{user_file}: nothing is called {', '.join(unknown)}", f"correct it in {user_file}")
@@ -224,7 +227,7 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
         move = "" if misplaced.keys() <= mine.keys() else "nugget config move, then "
         message = f"brain.yaml: ignored, because only your own configuration may set {named}"
         yield _odd("settings", message, f"{move}delete {counted(len(misplaced), 'key')} from {brain_file}")
-    if not (unknown or problems or misplaced):
+    if not (unknown or problems or misplaced or refused):
         yield _good("settings", ", ".join(map(str, filter(Path.is_file, (brain_file, user_file)))))
 
 

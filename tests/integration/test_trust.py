@@ -193,13 +193,13 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget, host
 
     assert "embedding.base_url (line 2)" in told() and "canon.folders (line 3)" in told()
     assert "-> nugget config move, then delete 15 keys from" in told()
-    refused = nugget("config", "move")
-    assert "where your texts and keys are sent" in refused.out
+    assert "where your texts and keys are sent" in (refused := nugget("config", "move")).out
     assert refused.code == 2 and "redaction.allow: ['.*']   (brain.yaml:10)" in refused.out
-    assert not (home / "config.yaml").exists()
-    assert nugget("config", "move", "--yes").code == 0
+    assert not (home / "config.yaml").exists() and nugget("config", "move", "--yes").code == 0
     assert load_settings(read_environment(), hostile).embedding_api_key_env == "GITHUB_TOKEN"
     assert "-> delete 15 keys from" in told()
+    (home / "config.yaml").write_text("redaction: {allow: ['([']}", "utf-8")
+    assert "1: `redaction.allow` must be a list of regular" in told() and "embedding" in nugget("doctor").out
 
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
