@@ -21,17 +21,7 @@ from nugget.extraction.file_changes import is_made_edit
 from nugget.extraction.offline import MAX_UNITS, SHARED_WORDS, is_adopted, is_checked
 from nugget.extraction.offline import drafts as judged_drafts
 from nugget.extraction.places import Places, is_generated, is_test
-from nugget.extraction.requests import (
-    NO_AIM,
-    PARTS,
-    aim_of,
-    cleaned,
-    end_of,
-    is_request,
-    one_line,
-    shared_words,
-    wish_of,
-)
+from nugget.extraction.requests import NO_AIM, PARTS, aim_of, cleaned, end_of, is_request, one_line, wish_of
 from nugget.extraction.speech import Channel
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Scope, Session, Speaker, SpeechOrigin
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, TouchAction
@@ -341,7 +331,13 @@ def _kind(draft: Draft) -> NuggetType | None:
 def is_repeated(nugget: Nugget, kept: Sequence[Nugget], *, least: float) -> bool:
     """Return whether a nugget shares `least` of its words (0 to 1) with another of its type and scope."""
     alike = (one for one in kept if one.type is nugget.type and one.scope == nugget.scope)
-    return any(shared_words(one.summary, nugget.summary) >= least for one in alike)
+    return any(_shared_words(one.summary, nugget.summary) >= least for one in alike)
+
+
+def _shared_words(one: str, other: str) -> float:
+    """Return the share of the shorter text's distinct words that the other text has too (0 to 1)."""
+    ours, theirs = (set(map(str.lower, re.findall(r"[A-Za-z_]\w{2,}", text))) for text in (one, other))
+    return len(ours & theirs) / max(1, min(len(ours), len(theirs)))
 
 
 def _words_in(text: str) -> list[str]:

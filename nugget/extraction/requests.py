@@ -197,12 +197,6 @@ def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:
     return titles.balanced(cut).rstrip(" ,;:—–-") + "…"
 
 
-def shared_words(one: str, other: str) -> float:
-    """Return the share of the shorter text's distinct words that the other text has too (0 to 1)."""
-    ours, theirs = (set(map(str.lower, re.findall(r"[A-Za-z_]\w{2,}", text))) for text in (one, other))
-    return len(ours & theirs) / max(1, min(len(ours), len(theirs)))
-
-
 def _joined(lines: list[str]) -> str:
     """Join lines into one text, with a full stop where a new sentence follows an open line."""
     parts = []
