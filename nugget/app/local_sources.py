@@ -30,7 +30,7 @@ from nugget.index.embedded.vectors import any_missing, embed_missing
 from nugget.infra import files, git
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
-from nugget.sources.notes import memory_of, open_canon, redacting
+from nugget.sources.notes import memory_of, open_canon, redactor
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -195,7 +195,7 @@ def open_memory_of(brain: Brain, identity: str) -> Index:
     """Open the index of an identity's memory, synced with its files. Raises UsageError for an invalid identity."""
     environment, settings, embedder = brain.environment, brain.settings, brain.embedder
     workspaces = [find_workspace(Path.cwd()).root, *(expanded(folder) for folder in settings.memory_workspaces)]
-    source = memory_of(identity, environment, redact=redacting(settings), brain=brain.path, workspaces=workspaces)
+    source = memory_of(identity, environment, redact=redactor(settings), brain=brain.path, workspaces=workspaces)
     with closing(open_memory(environment.home, identity)) as connection:
         changes = document_changes(source, connection)
         if any(changes[:2]) or (embedder and meta(connection, "embedding_model") != embedder.model):

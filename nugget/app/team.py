@@ -24,7 +24,7 @@ from nugget.capture import read_redacted
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
 from nugget.infra import files, git, http_client, remotes
-from nugget.infra.http_client import untrusted as untrusted
+from nugget.infra.http_client import tls_problem as tls_problem
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
 from nugget.text import content_hash, is_name, printable

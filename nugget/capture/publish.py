@@ -20,7 +20,7 @@ from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import ForgeError, GitError, NuggetError
 from nugget.infra import files, git, remotes
-from nugget.infra.forges import Forge, fitting
+from nugget.infra.forges import Forge, fit_body
 from nugget.infra.remotes import Target
 
 PUBLISHED = "published.jsonl"
@@ -158,7 +158,7 @@ def _open(
 
 
 def _text_key(title: str, body: str) -> str:
-    return ledger.text_key(f"{title[:250]}\n{fitting(body)}")
+    return ledger.text_key(f"{title[:250]}\n{fit_body(body)}")
 
 
 def _is_foreign(brain: Path, remote: remotes.Remote, branch: str, sha: str) -> bool:

@@ -317,7 +317,7 @@ def _checked_token(settings: Settings, text: str) -> Caller | None:
             leeway=_CLOCK_SKEW_S, options={"require": ["exp", "iss", "aud", "sub"]},
         )  # fmt: skip
     except jwt.PyJWKClientConnectionError as error:
-        why = team.untrusted(error) or re.sub("<urlopen error (.*)>", r"\1", str(error.__cause__))
+        why = team.tls_problem(error) or re.sub("<urlopen error (.*)>", r"\1", str(error.__cause__))
         raise NuggetError(f"The keys of {settings.http_issuer} cannot be fetched ({why}).") from error
     except (jwt.PyJWTError, ValueError):
         return None

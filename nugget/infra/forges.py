@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from nugget.config import read_environment
 from nugget.errors import ForgeError
-from nugget.infra.http_client import untrusted
+from nugget.infra.http_client import tls_problem
 
 if TYPE_CHECKING:
     from github.PullRequest import PullRequest as GitHubPullRequest
@@ -96,7 +96,7 @@ class Forge(Protocol):
         """Open a pull request, or return the one that exists (a reply may have been lost)."""
         try:
             with self._errors():
-                return self._create(branch, base, title[:MAX_TITLE_CHARS], fitting(body))
+                return self._create(branch, base, title[:MAX_TITLE_CHARS], fit_body(body))
         except ForgeError as error:
             if "already exists" in str(error) and (found := self.find_pull(branch)):
                 return found
@@ -117,7 +117,7 @@ class Forge(Protocol):
     def edit_pull(self, number: int, *, title: str, body: str) -> None:
         """Give a pull request another title and text."""
         with self._errors():
-            self._edit(number, title[:MAX_TITLE_CHARS], fitting(body))
+            self._edit(number, title[:MAX_TITLE_CHARS], fit_body(body))
 
     def label(self, number: int, labels: Sequence[str]) -> None:
         """Add labels to a pull request; new ones are created."""
@@ -154,8 +154,8 @@ class Forge(Protocol):
             raise
         except requests.RequestException as error:
             late = f"no answer within {TIMEOUT_S} s" if isinstance(error, requests.Timeout) else "no connection"
-            hint = f"Look at the network, or at {self.variable}."
-            raise ForgeError(f"{self.forge} cannot be reached ({untrusted(error) or late}).", hint=hint) from None
+            reason, hint = tls_problem(error) or late, f"Look at the network, or at {self.variable}."
+            raise ForgeError(f"{self.forge} cannot be reached ({reason}).", hint=hint) from None
         except Exception as error:
             if refused := self._refusal_in(error):
                 raise self._refusal(*refused) from None
@@ -299,7 +299,7 @@ class GitLab(Forge):
         return (int(error.response_code or 0), str(error.error_message)) if isinstance(error, GitlabError) else None
 
 
-def fitting(body: str) -> str:
+def fit_body(body: str) -> str:
     """Return the text of a pull request, shortened to GitHub's limit."""
     return body if len(body) <= MAX_BODY_CHARS else body[: MAX_BODY_CHARS - 20] + "\n\n(shortened)"
 

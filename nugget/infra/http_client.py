@@ -41,13 +41,13 @@ def send(url: str, body: object, headers: Mapping[str, str], *, until: float) ->
     except httpx.TimeoutException as error:
         raise TimeoutError from error
     except (httpx.ConnectError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        raise ConnectionRefusedError(untrusted(error) or str(error)) from error
+        raise ConnectionRefusedError(tls_problem(error) or str(error)) from error
     except httpx.HTTPError as error:
         raise ConnectionError(str(error) or type(error).__name__) from error
     return reply.status_code, content
 
 
-def untrusted(error: BaseException | None) -> str:
+def tls_problem(error: BaseException | None) -> str:
     """Return a sentence for an untrusted certificate, else an empty string."""
     import ssl
 

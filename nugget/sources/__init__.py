@@ -63,7 +63,7 @@ def source_of(log: Log) -> SourceName:
     return {"shell": SourceName.SHELL, "": SourceName.BRIDGE}.get(log[0].agent, SourceName.SESSIONS)
 
 
-def order_of(log: Log) -> tuple[int, Path, str]:
+def log_order(log: Log) -> tuple[int, Path, str]:
     """Return the key by which logs are sorted, most recently written last."""
     return max(file.mtime_ns for file in log), log[0].path, log[0].id
 

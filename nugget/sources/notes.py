@@ -132,7 +132,7 @@ def _resolve_link(link: str, source: str, names: Mapping[str, str]) -> str:
     return next((names[name.lower()] for name in tried if name.lower() in names), f"{beside}.md")
 
 
-def _notes(
+def _note_files(
     name: SourceName,
     redact: Callable[[str], str],
     walk: Callable[[list[Problem], list[Problem]], Iterator[tuple[str, Path | str]]],
@@ -225,10 +225,10 @@ def open_canon(environment: Environment, settings: Settings, brain: Path) -> Uni
                 days[name] = git.last_commit_days(folders[name][0])
         return days[name].get(path)
 
-    return _notes(SourceName.CANON, redacting(settings), walk, committed)
+    return _note_files(SourceName.CANON, redactor(settings), walk, committed)
 
 
-def redacting(settings: Settings) -> Callable[[str], str]:
+def redactor(settings: Settings) -> Callable[[str], str]:
     """Return a function that removes secrets from a text and loads the rules on its first call."""
 
     def redact_text(text: str) -> str:
@@ -264,7 +264,7 @@ def memory_of(
                     seen |= {key, same}
                     yield key, file
 
-    return _notes(SourceName.MEMORY, redact, walk)
+    return _note_files(SourceName.MEMORY, redact, walk)
 
 
 def _memory_files(

@@ -34,8 +34,8 @@ from nugget.sources import (
     codex,
     cursor,
     gemini,
+    log_order,
     opencode,
-    order_of,
     parse_record,
     read_document,
     session_file,
@@ -219,8 +219,8 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
     found += shell_logs.find_shell_sessions(environment.shell_logs)
     erased = _erased(environment.home)
     # The newer of a transcript and its copy counts.
-    logs = sorted((log for log in found if log[0].id not in erased), key=order_of)
-    return sorted({(source_of(log), log[0].id): log for log in logs}.values(), key=order_of)
+    logs = sorted((log for log in found if log[0].id not in erased), key=log_order)
+    return sorted({(source_of(log), log[0].id): log for log in logs}.values(), key=log_order)
 
 
 def find_log(environment: Environment, session_id: str) -> Log | None:

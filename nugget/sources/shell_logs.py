@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nugget.sources import Log, list_folder, mapping_of, order_of, parse_record, read_lines, session_file
+from nugget.sources import Log, list_folder, log_order, mapping_of, parse_record, read_lines, session_file
 from nugget.text import is_name, without_escapes
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
@@ -77,7 +77,7 @@ def is_session_id(text: str) -> bool:
 def find_shell_sessions(log_dir: Path) -> Iterator[Log]:
     """Yield the shell sessions with logs below `log_dir`, most recently written last."""
     found = [log for entry in list_folder(log_dir) if (log := find_shell_session(log_dir, entry.name))]
-    yield from sorted(found, key=order_of)
+    yield from sorted(found, key=log_order)
 
 
 def find_shell_session(log_dir: Path, name: str) -> Log | None:

@@ -309,7 +309,7 @@ class Model(ABC):
         failures = (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)
         if isinstance(error, (*failures, ConnectionError)):
             call.free = isinstance(cause, (httpx2.ConnectError, ConnectionRefusedError))
-            reason = http_client.untrusted(error) or shorten(self._scrub(str(cause)), 160) or type(cause).__name__
+            reason = http_client.tls_problem(error) or shorten(self._scrub(str(cause)), 160) or type(cause).__name__
             name, hint = self.name[0].lower() + self.name[1:], "Check the network and the address."
             return LLMUnavailable(f"The connection to {name} failed ({reason}).", hint=hint)
         return LLMUnavailable(f"The reply of {model} could not be read ({type(error).__name__}).")
