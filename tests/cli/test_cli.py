@@ -92,7 +92,7 @@ def test_a_setting_that_makes_no_sense_is_refused_with_file_line_and_key(nugget,
         ("redaction: {allow: ['(']}", "`redaction.allow` must be a list of regular expressions ('(': "),
     ):
         (home / "config.yaml").write_text(f"{yaml}\n")
-        for line in (("search", "x"), ("doctor",), ("lint",)):
+        for line in (("search", "x"), ("status",), ("lint",)):
             shown = nugget(*line)
             assert shown.code == 2 and shown.err.startswith(f"Error: {home}/config.yaml:1: {said}")
 
