@@ -21,6 +21,11 @@ class NuggetError(Exception):
         super().__init__(re.sub(r"\[Errno -?\d+\] ", "", message))  # a number means nothing to people
         self.hint = hint
 
+    @property
+    def with_hint(self) -> str:
+        """The message and the hint on one line."""
+        return f"{self} {self.hint or ''}".rstrip()
+
 
 class UsageError(NuggetError):
     """A command or call has an invalid argument."""

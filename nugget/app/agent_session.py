@@ -216,7 +216,7 @@ def _reported(work: Callable[[], object]) -> None:
     try:
         work()
     except NuggetError as error:
-        warn(f"{error} {error.hint or ''}".rstrip())
+        warn(error.with_hint)
     except Exception as error:
         print_traceback(error)
 

@@ -259,7 +259,7 @@ def note(brain: Path, home: Path, publication: Publication, *, known: Mapping[st
 
 def failed(publication: Publication, error: NuggetError) -> Publication:
     """Return a publication as failed, with the reason and the hint."""
-    return replace(publication, state="failed", reason=" ".join(filter(None, [str(error), error.hint])))
+    return replace(publication, state="failed", reason=error.with_hint)
 
 
 def _on_remote_base(brain: Path, proposal: ProposalBranch, tip: tuple[str, str], remote: remotes.Remote) -> str:

@@ -95,7 +95,7 @@ def _follow(opened: Brain, *, rebase: bool, is_asked: bool) -> NuggetError | Non
     elif is_asked and not done.problems:
         note("Nothing to pull.")
     for problem in done.problems if not is_asked else done.problems[1:]:
-        note(f"Not synced with the remote: {problem} {problem.hint or ''}".rstrip())
+        note(f"Not synced with the remote: {problem.with_hint}")
     return done.problems[0] if done.problems else None
 
 

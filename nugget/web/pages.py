@@ -36,7 +36,6 @@ from nugget.web.site import (
     marked,
     problem_page,
     render,
-    sentence,
 )
 
 _RECENT = timedelta(days=14)
@@ -92,7 +91,7 @@ async def _problem(request: Request, error: Exception) -> Response:
             status, title = 409, "Something changed meanwhile"
         elif isinstance(error, (ReviewError, UsageError)):
             status = 404 if request.method == "GET" else 422
-        return problem_page(ErrorPage(status, title, sentence(error)))
+        return problem_page(ErrorPage(status, title, error.with_hint))
     if isinstance(error, HTTPException):
         if error.status_code == 404:
             return problem_page(ErrorPage(404, "Not found", "There is nothing at this address."))

@@ -24,7 +24,6 @@ from starlette.responses import HTMLResponse, Response
 
 from nugget.app import browsing
 from nugget.app.agent_session import AgentSession
-from nugget.errors import NuggetError
 from nugget.models.sessions import said_how, standing
 from nugget.render import body_of, question_spans
 from nugget.render.json import without_secrets
@@ -89,11 +88,6 @@ class Site:
         """Return the waiting proposals, cached until the repository changes."""
         found: Sequence[Any] = self.once("proposals", browsing.pulse(brain)["review"], brain.proposals)
         return found
-
-
-def sentence(error: NuggetError) -> str:
-    """Return an error with its hint."""
-    return f"{error} {error.hint or ''}".strip()
 
 
 def link_to(ref: str) -> str:

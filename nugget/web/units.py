@@ -15,7 +15,7 @@ from nugget.errors import NuggetError, ReviewError
 from nugget.models import SourceName, Unit
 from nugget.render.json import without_secrets
 from nugget.text import clean, content_hash, plain
-from nugget.web.site import ErrorPage, Site, comes_from_here, link_to, render, sentence
+from nugget.web.site import ErrorPage, Site, comes_from_here, link_to, render
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -121,7 +121,7 @@ def decide(site: Site, request: Request) -> Response:
             edits={path: text for path, text in edits.items() if path not in rejected},
         )  # fmt: skip
     except NuggetError as error:
-        return proposal(site, request, problem=f"{error} {error.hint or ''}", marks=marks, edits=edits, status=409)
+        return proposal(site, request, problem=error.with_hint, marks=marks, edits=edits, status=409)
     left = any(one.branch == branch for one in site.proposals(site.session.ready()))
     place = f"/review/{branch}" if left else "/review"
     return RedirectResponse(f"{place}?accepted={len(accepted)}&rejected={len(rejected)}"
@@ -216,7 +216,7 @@ def change_unit(site: Site, request: Request) -> Response:
         try:
             browsing.edit_unit(brain, shown.id, text, expect=str(form.get("digest", "")))
         except NuggetError as error:
-            return unit(site, request, problem=f"{sentence(error)} Your text is kept below.", typed=text)
+            return unit(site, request, problem=f"{error.with_hint} Your text is kept below.", typed=text)
     else:
         raise ErrorPage(422, "That did not work", "There is no such change.")
     return _after(brain, act, goes_to, before)
