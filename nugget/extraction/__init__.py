@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Extraction", "Proposal", "extract"]
 
-
 _CONFIDENCE = 0.95
 _TITLE_CHARS, _QUOTE_CHARS, _LEAST_CHARS, _MOST_CHARS = 80, 300, 4, 1000
 # The cue opens a sentence; in Japanese it may also end one. What follows it on its line is to be remembered.

@@ -142,8 +142,7 @@ def _add_features(session: SessionClaims) -> None:
     for claim in session.claims:
         made = word_features(claim.sentence.text)
         is_first = claim.sentence.place == claim.episode.first and not (claim.sentence.block or claim.sentence.number)
-        is_pick = claim.episode.offer and is_first
-        made["option chosen"] = float(claim.number in chosen or bool(is_pick))
+        made["option chosen"] = float(claim.number in chosen or bool(claim.episode.offer and is_first))
         made |= _context_features(claim, last_reply)
         claim.features = made
         claim.is_refuted = _is_refuted(claim, session.events, reverted)

@@ -100,8 +100,7 @@ def drafts_of(session: SessionClaims) -> list[Draft]:
     """Return a draft for each claim that can be worded to stand alone."""
     made = []
     for claim in session.claims[:MAX_CLAIMS]:
-        draft = _draft(claim, session)
-        if draft is not None:
+        if (draft := _draft(claim, session)) is not None:
             draft.features = _features(draft)
             made.append(draft)
     _compare(made)
@@ -228,8 +227,7 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
         ):
             continue
         role = _role(other)
-        value = 0.2 * other.features["telling"] + 0.6 * likeness + 0.12 * beside
-        value += 0.08 * (role != "Also")
+        value = 0.2 * other.features["telling"] + 0.6 * likeness + 0.12 * beside + 0.08 * (role != "Also")
         rows.append((value, role, other))
     chosen: list[tuple[str, Claim]] = []
     room = _BODY_CHARS - len(draft.statement)
@@ -245,8 +243,7 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
 
 def _role(claim: Claim) -> str:
     found = claim.features
-    text = claim.sentence.text
-    if found["fix"] and not found["cause"] and _FIXES.match(titles.point_of(text)):
+    if found["fix"] and not found["cause"] and _FIXES.match(titles.point_of(claim.sentence.text)):
         return "Fix"
     if found["cause"]:
         return "Cause"

@@ -101,9 +101,9 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
         now = made[-1]
         if event.kind is EventKind.REPLY and event.agent_id is None:
             reply = event.text
-        if event.kind is EventKind.REPLY and event.agent_id is None and not replied:
-            replied = True
-            now.conceded = bool(phrases.CONCEDES.search(event.text[:160].replace("*", "")))
+            if not replied:
+                replied = True
+                now.conceded = bool(phrases.CONCEDES.search(event.text[:160].replace("*", "")))
         elif event.kind is EventKind.FILE_EDIT and event.ok is not False:
             now.edits.append(place)
         elif event.kind is EventKind.COMMAND:

@@ -280,10 +280,10 @@ ERRAND = any_of(
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
 
 
-def options_not_taken(asked: str, answered: str, limit: int = 6) -> tuple[str, ...]:
-    """Return the labels that a dialog offered but its answer did not pick."""
+def options_not_taken(asked: str, answered: str) -> tuple[str, ...]:
+    """Return the labels that a dialog offered but its answer did not pick, at most six."""
     labels = dict.fromkeys(RECOMMENDED.sub("", label) for label in _LABEL.findall(asked))
-    return tuple(label for label in labels if label not in answered)[:limit]
+    return tuple(label for label in labels if label not in answered)[:6]
 
 
 _OVER = any_of(

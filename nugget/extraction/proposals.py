@@ -52,17 +52,14 @@ def language_of(session: Session) -> str | None:
     """Return the language of most files that were edited (counted three times) or read."""
     counts: Counter[str] = Counter()
     for event in session.events:
-        if event.path:
-            language = _LANGUAGES.get(PurePosixPath(event.path).suffix.lower())
-            if language:
-                counts[language] += 3 if event.kind is EventKind.FILE_EDIT else 1
+        if language := _LANGUAGES.get(PurePosixPath(event.path or "").suffix.lower()):
+            counts[language] += 3 if event.kind is EventKind.FILE_EDIT else 1
     return counts.most_common(1)[0][0] if counts else None
 
 
 def domain_of(session: Session) -> str:
     """Return `coding/<language>` if files in a language were touched, `coding` if commands ran, else `general`."""
-    language = language_of(session)
-    if language:
+    if language := language_of(session):
         return f"coding/{language}"
     return "coding" if any(event.kind is EventKind.COMMAND for event in session.events) else "general"
 

@@ -67,7 +67,6 @@ _INVISIBLE = re.compile(
     re.DOTALL,
 )
 
-
 _TEXT = {"type": "string"}
 _RELATION = {
     "number": {"type": "integer", "description": "the number of an existing unit"},

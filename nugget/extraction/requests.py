@@ -101,7 +101,7 @@ def cleaned(prompt: str) -> str:
     lines = [_MARKUP.sub("", line).strip() for line in text.splitlines() if not _RULE.match(line)]
     prose = titles.clean(_joined([line for line in lines if line]))
     bare = _COURTESY.sub("", prose)
-    while (parts := SENTENCE_END.split(bare, maxsplit=1)) and len(parts) == 2 and _GO_ON.fullmatch(parts[0]):
+    while len(parts := SENTENCE_END.split(bare, maxsplit=1)) == 2 and _GO_ON.fullmatch(parts[0]):
         bare = parts[1]  # `Commit this. Now ...`
     if asked := _ASKED.match(bare):
         bare = re.sub(r"\?(?=\s)", ".", bare[asked.end() :], count=1).removesuffix("?")
