@@ -75,8 +75,7 @@ def capture_transcript(
     size = transcript.stat().st_size if transcript.is_file() else None
     _, session, redacted = read or read_redacted(transcript, target.home, target.settings)
     brain, home = target.brain, target.home
-    if not git.is_repository(brain):
-        raise BrainError(f"{brain} is not a git repository.", hint=f"Run `nugget init {brain}`.")
+    _require_repository(brain)
     key = ledger.brain_key(brain, home) if target.dry_run else ledger.remember_brain(brain, home)
     line: dict[str, Any] = {
         "time": target.now.isoformat(), "brain": key, "session": session.id, "transcript": str(transcript),
@@ -114,6 +113,11 @@ def read_redacted(transcript: Path, home: Path, settings: Settings) -> ReadSessi
     if reason_to_skip(session, home, settings):
         return session, replace(session, events=()), {}
     return session, *redact_session(session, settings=settings)
+
+
+def _require_repository(brain: Path) -> None:
+    if not git.is_repository(brain):
+        raise BrainError(f"{brain} is not a git repository.", hint=f"Run `nugget init {brain}`.")
 
 
 def _propose(session: Session, target: ProposalTarget, extract: Extract, line: dict[str, Any]) -> CaptureResult:
@@ -193,8 +197,7 @@ def promote(
 
 def propose_unit(proposal: Proposal, target: ProposalTarget, *, name: str, title: str, opening: str) -> CaptureResult:
     """Propose one unit on a branch of this name; `skipped` says if nothing was. Raises BrainError without git."""
-    if not git.is_repository(target.brain):
-        raise BrainError(f"{target.brain} is not a git repository.", hint=f"Run `nugget init {target.brain}`.")
+    _require_repository(target.brain)
     session = proposal.unit.session or ""
     changes, dropped = compare([proposal], known_brain(target), session=session, max_units=1)
     if not changes:

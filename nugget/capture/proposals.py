@@ -8,7 +8,7 @@ code spans or escaped, so that it mentions nobody, closes no issue, loads no ima
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -56,20 +56,30 @@ def propose(
     brain, waiting = target.brain, git.branches(target.brain, BRANCH_PREFIX)
     contents, base = {change.path: change.text.encode() for change in changes}, base_commit(brain)
     if target.settings.publish_every != "session" and name.startswith(f"{BRANCH_PREFIX}session-"):
-        period = _period(f"{target.now.astimezone(UTC):%Y%m%d}", target.settings.publish_every)
-        for one in waiting:
-            is_open = is_digest(one.name) and one.name != git.current_branch(brain)
-            if is_open and _period(one.name[len(DIGEST) :][:8], target.settings.publish_every) == period:
-                shared = git.merge_base(brain, base or one.sha, one.sha) or git.EMPTY_TREE
-                if contents.keys().isdisjoint(change.path for change in git.changes(brain, shared, one.sha)):
-                    text = message(one.name)
-                    sha = git.commit_files(brain, files=contents, message=text, parents=[one.sha], now=target.now)
-                    git.move_branch(brain, one.name, sha, expect=one.sha)
-                    return one.name
+        if digest := _open_digest(target, waiting, contents.keys(), base):
+            text, parents = message(digest.name), [digest.sha]
+            sha = git.commit_files(brain, files=contents, message=text, parents=parents, now=target.now)
+            git.move_branch(brain, digest.name, sha, expect=digest.sha)
+            return digest.name
         name = branch_name("digest", name.rpartition("-")[2], target.now)
     branch = numbered(name, {branch.name for branch in waiting})
     git.create_branch(brain, branch, files=contents, message=message(branch), now=target.now, base=base)
     return branch
+
+
+def _open_digest(
+    target: ProposalTarget, waiting: Sequence[git.Branch], paths: Set[str], base: str | None
+) -> git.Branch | None:
+    """Return this day's or week's digest, if there is one and it does not change these files."""
+    brain, every = target.brain, target.settings.publish_every
+    period = _period(f"{target.now.astimezone(UTC):%Y%m%d}", every)
+    for one in waiting:
+        is_open = is_digest(one.name) and one.name != git.current_branch(brain)
+        if is_open and _period(one.name[len(DIGEST) :][:8], every) == period:
+            shared = git.merge_base(brain, base or one.sha, one.sha) or git.EMPTY_TREE
+            if paths.isdisjoint(change.path for change in git.changes(brain, shared, one.sha)):
+                return one
+    return None
 
 
 def is_digest(branch: str) -> bool:

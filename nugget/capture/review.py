@@ -199,7 +199,7 @@ def decide(
         if kept or (is_whole and decision.accept is None):
             contents = {file.path: _merged(file, proposal, into=into) for file in edited}
             commit = _merge_commit(brain, proposal, contents, tip=tip, whole=is_whole, now=now)
-        left = _left(brain, proposal, rest, tip=commit, now=now)
+        left = _remainder(brain, proposal, rest, tip=commit, now=now)
         lines = _rejections(brain, proposal, gone, home=home, now=now)
         if commit == tip:
             message = f"Reject {counted(len(gone), 'unit')} of {proposal.branch}"
@@ -234,7 +234,7 @@ def _rejections(
     if not gone:
         return []
     key, time = ledger.remember_brain(brain, home), {"time": now.isoformat()}
-    lines = [(home, ledger.REJECTED, time | _remembered(file, key, proposal.branch)) for file in gone]
+    lines = [(home, ledger.REJECTED, time | _rejection_line(file, key, proposal.branch)) for file in gone]
     if capture := proposal.trailers.get("Nugget-Records"):
         closing = time | {"event": "captured", "brain": key, "capture": capture, "branch": proposal.branch}
         lines.append((home, ledger.CAPTURES, closing | {"reason": "rejected"}))
@@ -332,7 +332,7 @@ def _merge_commit(
     return git.commit_files(brain, files=contents, message=message, parents=parents, now=now)
 
 
-def _left(
+def _remainder(
     brain: Path, proposal: ProposalBranch, rest: Sequence[ProposedFile], *, tip: str, now: datetime
 ) -> git.RefChange:
     """Return the change that leaves only waiting files on the branch, based on `tip` if possible, or deletes it."""
@@ -345,7 +345,7 @@ def _left(
     return git.RefChange(ref=ref, new=sha, expect=proposal.sha)
 
 
-def _remembered(file: ProposedFile, brain: str, branch: str) -> dict[str, Any]:
+def _rejection_line(file: ProposedFile, brain: str, branch: str) -> dict[str, Any]:
     """Return the ledger line of a rejected file; for an edit, with only its additions."""
     line: dict[str, Any] = {"brain": brain, "branch": branch, "id": file.path, "quotes": []}
     if file.unit is None:
