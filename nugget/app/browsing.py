@@ -26,7 +26,7 @@ from nugget.evaluation.query_log import Asked
 from nugget.infra import files, git
 from nugget.infra.git import head as head
 from nugget.infra.llm import spending as spending
-from nugget.models import Filter, Query, SourceName, Unit
+from nugget.models import Filter, Origin, Query, SourceName, Unit
 from nugget.redaction import allow_list
 from nugget.retrieval.scoring import stale_reasons
 from nugget.text import content_hash
@@ -48,7 +48,6 @@ _RING = 190.0
 _ROOM = 150.0
 """Width of a node with its name on a ring."""
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
-
 
 Node = tuple[Unit, int, float, float]
 """A unit in a graph, its steps from the unit in the middle, and its place."""
@@ -160,15 +159,13 @@ def domain_map(brain: Brain) -> list[dict[str, Any]]:
     An area has a centre (`x`, `y`), a `radius` and the `count` of its units. Only the newest are `units` with their
     places, since names and links of all would take 400 KB; `others` are only places.
     """
-    with brain.index.reading():
-        keys = brain.index.newest_units(Filter(sources=(SourceName.BRAIN,)), 1_000_000)
-        units = brain.index.units(keys)
+    units = _newest_units(brain)
     by_domain: dict[str, list[Unit]] = {}
-    for key in keys:
-        by_domain.setdefault(units[key].domain or "general", []).append(units[key])
-    shown = {units[key].id: number < MAX_LINKED for number, key in enumerate(keys[:MAX_DOTS])}
+    for unit in units:
+        by_domain.setdefault(unit.domain or "general", []).append(unit)
+    shown = {unit.id: number < MAX_LINKED for number, unit in enumerate(units[:MAX_DOTS])}
     # All circles together cover about half of a map of 1,220 by 700, for any number of units.
-    per_unit = min(11.0, math.sqrt(0.5 * 1220 * 700 / math.pi / max(len(keys), 1)))
+    per_unit = min(11.0, math.sqrt(0.5 * 1220 * 700 / math.pi / max(len(units), 1)))
     areas, x, y, height = [], 0.0, 0.0, 0.0
     for domain, held in sorted(by_domain.items(), key=lambda item: (-len(item[1]), item[0])):
         radius = 46 + per_unit * math.sqrt(len(held))
@@ -205,7 +202,6 @@ def unit_history(brain: Brain, unit: Unit) -> list[git.Change]:
     changes = git.versions_of(brain.path, unit.path, revisions=["HEAD"])[:20]
     wanted = [blob for one in changes for blob in (one.before, one.after) if blob]
     contents = dict(zip(wanted, git.read_objects(brain.path, wanted), strict=True))
-
     texts = {blob: content.decode("utf-8", "replace") for blob, content in contents.items() if content is not None}
     return [replace(one, before=texts.get(one.before or ""), after=texts.get(one.after or "")) for one in changes]
 
@@ -220,11 +216,16 @@ def edit_unit(brain: Brain, unit_id: str, text: str, *, expect: str) -> str:
 
 def newest(brain: Brain, *, since: date) -> tuple[list[Unit], Counter[str]]:
     """Return the units added since a day, newest first, and the number of imported ones by domain."""
+    units = _newest_units(brain, since)
+    imported = Counter(unit.domain or "general" for unit in units if unit.origin == Origin.IMPORTED)
+    return [unit for unit in units if unit.origin != Origin.IMPORTED], imported
+
+
+def _newest_units(brain: Brain, since: date | None = None) -> list[Unit]:
     with brain.index.reading():
         keys = brain.index.newest_units(Filter(sources=(SourceName.BRAIN,), since=since), 1_000_000)
         units = brain.index.units(keys)
-    imported = Counter(one.domain or "general" for one in units.values() if str(one.origin) == "imported")
-    return [units[key] for key in keys if str(units[key].origin) != "imported"], imported
+    return [units[key] for key in keys]
 
 
 def questions(brain: Brain, since: date) -> list[Asked]:

@@ -207,11 +207,10 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None) -> tuple
     target = proposal_target(brain, dry_run=True)
     _, session, _ = read_redacted(transcript, target.home, target.settings)
     found = open_extract(brain, now=target.now, way=way)(session)
-    is_offline = found.method == "heuristic"
-    model = brain.settings.llm_extract_model
-    lines = [f"Judged by {'the bundled judge, offline' if is_offline else model}."]
-    if is_offline:
-        lines += explain(session)
+    if found.method == "heuristic":
+        lines = ["Judged by the bundled judge, offline.", *explain(session)]
+    else:
+        lines = [f"Judged by {brain.settings.llm_extract_model}."]
     changes, dropped = compare(
         found.proposals, known_brain(target), session=session.id,
         max_units=target.settings.capture_max_units,

@@ -125,11 +125,10 @@ def _result(question: GoldenQuestion, ask: Ask, *, has_vectors: bool) -> dict[st
     """Return the result of a question: the rank of each expected unit, and the reason for it."""
     bundle = ask(_query(question.text, question.filter))
     ranks = {hit.unit.id: (rank, _found_by(hit, bundle)) for rank, hit in enumerate(bundle.hits, start=1)}
-    expected = [
-        {"id": unit_id, "rank": rank, "why": why}
-        for unit_id in question.expect
-        for rank, why in [ranks.get(unit_id) or (None, _why_absent(unit_id, question, ask, has_vectors=has_vectors))]
-    ]
+    expected = []
+    for unit_id in question.expect:
+        rank, why = ranks.get(unit_id) or (None, _why_absent(unit_id, question, ask, has_vectors=has_vectors))
+        expected.append({"id": unit_id, "rank": rank, "why": why})
     values = metrics(list(ranks), dict.fromkeys(question.expect, 1.0)) if question.expect else {}
     return {
         "key": question.key, "question": question.text, "filters": question.filter.named(), "path": question.path,

@@ -40,7 +40,6 @@ _SECRET_HINT = (
 )
 """Places where a plain word can be a password: after a flag or a word for one, and in some commands."""
 
-
 Face = Literal["cli", "mcp", "http", "python", "web"]
 """The interface through which a question came."""
 
