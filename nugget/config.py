@@ -169,7 +169,7 @@ def load_settings(environment: Environment, brain: Path | None = None, *, refuse
     for key, value, where in given:
         if value is not None and is_known(key):
             try:
-                values[key] = taken(key, value)
+                values[key] = validated(key, value)
             except ValueError as error:
                 if refused is None:
                     raise UsageError(f"{where}: `{key}` must be {error}.") from None
@@ -215,7 +215,7 @@ def read_brain_file(brain: Path) -> BrainFile:
             misplaced[key] = value, line
         else:
             try:
-                values[key] = taken(key, value)
+                values[key] = validated(key, value)
             except ValueError as error:
                 problems.append(Problem(path=file.name, reason=f"`{key}` must be {error}", line=line))
     folders = values.get("canon.folders", ())
@@ -225,7 +225,7 @@ def read_brain_file(brain: Path) -> BrainFile:
     return values, problems, misplaced
 
 
-def taken(key: str, value: Any) -> Any:
+def validated(key: str, value: Any) -> Any:
     """Return a value converted for its setting. Raises ValueError with the expected form."""
     from pydantic import ValidationError
 

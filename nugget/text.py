@@ -142,9 +142,7 @@ def slugify(text: str, *, max_chars: int = 60) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", folded).strip("-")
     if len(slug) > max_chars:
         slug = slug[: max_chars + 1].rsplit("-", 1)[0][:max_chars].strip("-")
-    if slug:
-        return slug
-    return f"unit-{content_hash(text)[:10]}"
+    return slug or f"unit-{content_hash(text)[:10]}"
 
 
 def title_slug(title: str) -> str:
@@ -167,11 +165,11 @@ def numbered(name: str, taken: Collection[str]) -> str:
 
 def tracked(items: Iterable[Item], what: str, size: Callable[[Item], float] = lambda item: 1) -> Iterator[Item]:
     """Yield the items and report progress after each; `size` is the relative cost of an item."""
-    known = [(item, size(item)) for item in items]
-    done, total = 0.0, math.ceil(sum(its for _, its in known))
-    for item, its in known:
+    sized = [(item, size(item)) for item in items]
+    done, total = 0.0, math.ceil(sum(cost for _, cost in sized))
+    for item, cost in sized:
         yield item
-        done += its
+        done += cost
         on_progress.get()(what, round(done), total)
 
 

@@ -128,7 +128,6 @@ def serve(
         if (settings := load_settings(environment)).http_auth:
             serve_team(environment, settings, address)
             return
-
         answer_requests(address, brain=folder, openqed=openqed, identity=identity, with_token=not no_token)
     elif address or no_token:
         given = address or "--no-token"

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from nugget.capture.queue import Job
     from nugget.capture.review import Decided, ProposalBranch, ProposedFile
 
-
 commands = typer.Typer(add_completion=False)
-
 
 Way = Literal["auto", "claude-code", "api", "openai", "offline"]
 """Ways to find knowledge in a session: the values of `extraction.with`."""

@@ -321,7 +321,7 @@ def list_nuggets(
     ctx: typer.Context,
     file: Annotated[
         str | None, Option("--file", metavar="PATH", help="Only nuggets of this file, or below this folder.")
-    ] = (None),
+    ] = None,
     types: NuggetTypeOption = None,
     stale: Annotated[bool, Option("--stale", help="Only stale nuggets.")] = False,
     check: Annotated[

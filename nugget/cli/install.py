@@ -24,7 +24,6 @@ from nugget.upkeep.client_settings import FileChange, SettingsScope, apply, diff
 
 commands = typer.Typer(add_completion=False)
 
-
 Place = Literal["claude-code", "codex", "cursor", "gemini", "opencode", "vscode", "git-hook"]
 PlaceArgument = Annotated[
     Place,

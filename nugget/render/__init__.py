@@ -13,7 +13,7 @@ from nugget.models.sessions import standing
 from nugget.text import clean, one_line, shorten, word_root
 
 if TYPE_CHECKING:
-    from nugget.models import Hit, Speaker, StaleReason, Unit
+    from nugget.models import Speaker, StaleReason, Unit
     from nugget.models.nuggets import NuggetBundle, NuggetHit
 
 ORDERS = (

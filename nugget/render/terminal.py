@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from nugget.capture.review import ProposedFile
     from nugget.index.embedded.sync import SyncResult
 
-
 MAX_WIDTH = 110
 """Longer lines of text are hard to read, however wide the terminal is."""
 _EXCERPT_CHARS = 520
@@ -234,7 +233,7 @@ def _templates() -> Environment:
         "lines_of": _event_lines, "note": Markup(_NOTE),
         "origin_text": origin_text, "said_how": said_how, "scope_text": scope_text, "speaker_of": _speaker,
         "stale": lambda reason: Markup(f"[yellow]  {escape(stale_suffix(reason))}[/]" if reason else ""),
-         "stale_words": stale_words, "sync_words": _sync_words,
+        "stale_words": stale_words, "sync_words": _sync_words,
         "without_title": without_title,
     }  # fmt: skip
     return made

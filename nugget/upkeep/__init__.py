@@ -24,7 +24,7 @@ from nugget.config import (
     is_known,
     load_settings,
     read_user_file,
-    taken,
+    validated,
 )
 from nugget.errors import BrainError, GitError, NuggetError, UsageError, reason_of
 from nugget.infra import files, git, remotes, system
@@ -85,7 +85,7 @@ def set_values(environment: Environment, values: Mapping[str, Any]) -> None:
         if not is_known(key):
             raise UsageError(f"There is no setting {key!r}.", hint="`nugget config` lists them all.")
         try:
-            result = None if value is None else taken(key, value)
+            result = None if value is None else validated(key, value)
         except ValueError as error:
             raise UsageError(f"`{key}` must be {error}.") from None
         checked[key] = list(result) if isinstance(result, tuple) else result

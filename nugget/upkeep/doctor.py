@@ -40,7 +40,6 @@ from nugget.upkeep.status import drift, index_file, index_status, status
 
 _COMMIT_TAKES = timedelta(seconds=10)
 
-
 Finding = dict[str, Any]
 """The result of a check: `name`, `state` (`ok`, `warning` or `error`), the sentence `said`, and `next_step` if any."""
 

@@ -156,7 +156,7 @@ def sources_status(
         logs, _, _ = changed_logs(connection, environment, settings, brain)
         for source in (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE):
             late = [min(file.mtime_ns for file in log) for log in logs if source_of(log) is source]
-            read, said = connection.execute(_SAID, (source,) * 2).fetchone()
+            read, said = connection.execute(_READ, (source,) * 2).fetchone()
             if read or late:
                 rows.append(_row(source, "", read, said, len(late), late))
         if (environment.home / "provenance").is_dir():
@@ -173,7 +173,7 @@ def sources_status(
     return rows
 
 
-_SAID = """SELECT count(*), (SELECT count(*) FROM events JOIN read_files ON file = read_files.key JOIN log_sessions s
+_READ = """SELECT count(*), (SELECT count(*) FROM events JOIN read_files ON file = read_files.key JOIN log_sessions s
 ON read_files.session = s.key WHERE number IS NOT NULL AND s.source = ?)
 FROM log_sessions WHERE source = ? AND gone = 0"""
 
