@@ -92,14 +92,11 @@ class PostgresIndex(Transactions, IndexReader):
             period, of_period = sql.conditions(within, "p") if within else (None, {})
             parameters |= of_filter | of_period
             vectors = self._by_vectors(bool(tests)) if numbers else ""
-            statement = sql.search(tests, period, prefixes='"*' in terms.match, vectors=vectors)
-            rows = self._trip((statement, parameters))[0]
+            shape = {"prefixes": '"*' in terms.match, "placed": any(item.is_placed for item in items_of(terms.match))}
+            rows = self._trip((sql.search(tests, period, vectors=vectors, **shape), parameters))[0]
             unit_of = {row[1]: row[3] for row in rows if row[0] in (0, 3)}
             now.read["unit_of"].update(unit_of)
-            lists: list[Scored] = [[], [], [], []]
-            for list_, key, score, *_ in rows:
-                if list_ < 4:
-                    lists[list_].append((key, score))
+            lists: list[Scored] = [[(row[1], row[2]) for row in rows if row[0] == at] for at in range(4)]
             for one in lists:
                 one.sort(key=lambda entry: (-entry[1], entry[0]))
             if numbers:
@@ -157,7 +154,7 @@ class PostgresIndex(Transactions, IndexReader):
 
         def fetch(missing: list[int]) -> dict[int, float]:
             keys = [*missing, *now.read["units"]]  # may have been read already
-            found: dict[int, float] = dict(self._rows(sql.NEARNESS.format("= ANY(%(keys)s)"), best=unit_key, keys=keys))
+            found: dict[int, float] = dict(self._rows(sql.NEARNESS, best=unit_key, keys=keys))
             now.read["nearness"].update((key, found.get(key)) for key in keys)
             return found
 
@@ -186,8 +183,7 @@ class PostgresIndex(Transactions, IndexReader):
             if tests:
                 asked.append((f"{sql.units_admitted(tests)} AND u.key {sql.AROUND}", {**given, **parameters}))
             if numbers := self._fitting(now.vector):
-                of_vector = {**given, "vector": numbers, "best": now.best or 0}
-                asked += [(sql.RELATED_COSINES, of_vector), (sql.RELATED_NEARNESS, of_vector)]
+                asked.append((sql.COSINES_AROUND, {**given, "vector": numbers, "best": now.best or 0}))
             found = self._trip(*asked)[1:]
             rows = dict(zip(names, found, strict=False))
             found = found[len(names) :]
@@ -205,10 +201,10 @@ class PostgresIndex(Transactions, IndexReader):
                 admitted = {row[0] for row in found.pop(0)}
                 read["admitted"] = {key: key in admitted for key in around}
             if found:
-                cosines = {row[0]: (row[2], row[3], row[4], row[1]) for row in found[0]}
-                read["cosines"] = dict.fromkeys(around) | cosines
+                others = dict.fromkeys(set(around).difference(keys))
+                read["cosines"] = others | {row[0]: (row[2], row[3], row[4], row[1]) for row in found[0]}
                 if now.best is not None:
-                    read["nearness"] = dict.fromkeys(around) | dict(found[1])
+                    read["nearness"] = others | {row[0]: row[5] for row in found[0]}
             for name, values in read.items():
                 now.read[name].update(values)
             return read

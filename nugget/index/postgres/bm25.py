@@ -184,41 +184,43 @@ def places(item: Item, rows: Sequence[Document]) -> list[tuple[int, int, int]]:
     return [(key, freqs[key], lengths[key]) for key in sorted(held)]
 
 
-def hits(kind: int, name: str, *, prefixes: bool) -> str:
-    """Return the SELECT of (item, found, key, freq, length): the documents of each item of the query called `name`.
+def hits(kind: int, name: str, *, prefixes: bool, placed: bool = True) -> str:
+    """Return the SELECT of (item, weight, key, freq, length): the documents of each item of the query called `name`.
 
-    It reads the parameters of `ranges`; `found` is the number of documents with the item. Without `prefixes`, terms are
-    looked up by equality, for which PostgreSQL expects few rows; for a range it would read all postings.
+    It reads the parameters of `ranges`; `weight` is the item's in BM25. Without `prefixes`, terms are looked up by
+    equality, for which PostgreSQL expects few rows; for a range it would read all. Without `placed`, none is a phrase.
     """
     where = f"space = %(space)s AND kind = {kind}"
     term = "term BETWEEN q.low AND q.high" if prefixes else "term = q.low"
     arrays = ", ".join(f"%({name}{kind}_{column})s::int[]" for column in ("item", "key", "freq", "length"))
-    counted = "(count(*) OVER (PARTITION BY item))::float8 AS found"
-    select = f"item, {counted}, key, sum(freq) AS freq, max(length) AS length" if prefixes else "*"
+    docs = f"(SELECT sum(docs)::float8 FROM nugget.segments WHERE {where})"
+    weight = f"greatest(ln(({docs} - {{0}} + 0.5) / ({{0}} + 0.5)), 1e-6) * 2.2"
+    counted, summed = (weight.format(f"{of} OVER (PARTITION BY item)") for of in ("count(*)", "sum(docs)"))
+    select = f"item, {counted} AS weight, key, sum(freq) AS freq, max(length) AS length" if prefixes else "*"
+    places = f"UNION ALL SELECT item, {counted}, key, freq, length FROM unnest({arrays}) AS f(item, key, freq, length)"
     return f"""
         SELECT {select} FROM (
-            SELECT item, found, unnest(keys) AS key, unnest(freqs) AS freq, unnest(lengths) AS length FROM (
-                SELECT q.item, (sum(p.docs) OVER (PARTITION BY q.item))::float8 AS found, keys, freqs, lengths
+            SELECT item, weight, unnest(keys) AS key, unnest(freqs) AS freq, unnest(lengths) AS length FROM (
+                SELECT item, {"NULL" if prefixes else summed}::float8 AS weight, keys, freqs, lengths
                 FROM unnest(%({name}_items)s::int[], %({name}_lows)s::text[], %({name}_highs)s::text[])
                     AS q(item, low, high)
                 CROSS JOIN LATERAL (SELECT * FROM nugget.postings WHERE {where} AND {term}) AS p) AS lists
-            UNION ALL SELECT item, {counted}, key, freq, length FROM unnest({arrays}) AS f(item, key, freq, length)
+            {places if placed else ""}
         ) AS all_hits WHERE key NOT IN (SELECT key FROM nugget.dead WHERE {where})
         {"GROUP BY item, key" if prefixes else ""}"""
 
 
-def ranking(kind: int, *, limit: str, admitted: str = "", prefixes: bool = False) -> str:
+def ranking(kind: int, *, limit: str, admitted: str, **shape: bool) -> str:
     """Return the SELECT of the best documents for any item of the query `any`, as (key, score), with FTS5's BM25.
 
     `admitted` selects the keys of the units that may be found; frequencies are counted before it, as FTS5 does.
     """
     test = f"WHERE (key IN ({admitted})) IS TRUE" if admitted else ""  # IS TRUE makes PostgreSQL hash the keys once
     ranked = f"""
-        SELECT key, sum(greatest(ln((docs - found + 0.5) / (found + 0.5)), 1e-6) * 2.2 * freq
-            / (freq + 0.6::float8 + 1.8::float8 * hits.length / total.length)) AS score
-        FROM (SELECT sum(docs)::float8 AS docs, sum(tokens)::float8 / nullif(sum(docs), 0) AS length
-              FROM nugget.segments WHERE space = %(space)s AND kind = {kind}) AS total
-        CROSS JOIN ({hits(kind, "any", prefixes=prefixes)}) AS hits {"" if kind == CHUNKS else test} GROUP BY key"""
+        SELECT key, sum(weight * freq / (freq + 0.6::float8 + length * (
+            SELECT 1.8 * sum(docs) / nullif(sum(tokens), 0)::float8 FROM nugget.segments
+            WHERE space = %(space)s AND kind = {kind}))) AS score
+        FROM ({hits(kind, "any", **shape)}) AS hits {"" if kind == CHUNKS else test} GROUP BY key"""
     if admitted and kind == CHUNKS:
         ranked = f"""
             WITH ranked AS MATERIALIZED ({ranked}), of_unit AS MATERIALIZED (

@@ -99,11 +99,12 @@ def open_connection(url: str) -> Connection[Any]:
 
 
 def clean(value: Any) -> Any:
-    """Return a text or a container of texts without NUL and half surrogates, which PostgreSQL cannot store."""
+    """Return texts without NUL and half surrogates, which PostgreSQL cannot store, and a list of numbers as a text."""
     if isinstance(value, str):
         return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
-    if isinstance(value, list) and value and isinstance(value[0], str):
-        return [clean(one) for one in value]
+    if isinstance(value, list):
+        is_text = value and isinstance(value[0], str)
+        return [clean(one) for one in value] if is_text else f"{{{','.join(map(str, value))}}}"
     return {key: clean(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
@@ -287,7 +288,7 @@ class Transactions:
                 for text, parameters in statements
             ]
         now.trips += 1
-        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        return [[] if cursor.rownumber is None else cursor.fetchall() for cursor in cursors]
 
     def _rows(self, statement: str, **parameters: Any) -> Rows:
         return self._trip((statement, parameters))[0]

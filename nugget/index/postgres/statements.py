@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from nugget.index import UNIT_COLUMNS, conditions_of
@@ -55,17 +56,16 @@ DOCUMENTS = {
 
 _COSINES = """
     SELECT near.unit_key, chunk_key, cosine, -(w.embedding <#> %(vector)s::vector) AS whole,
-        -(w.title_embedding <#> %(vector)s::vector) AS title
+        -(w.title_embedding <#> %(vector)s::vector) AS title{1}
     FROM (SELECT unit_key, (array_agg(chunk_key ORDER BY distance, chunk_key))[1] AS chunk_key, -min(distance) AS cosine
           FROM (SELECT unit_key, chunk_key, embedding <#> %(vector)s::vector AS distance FROM nugget.vectors
                 WHERE space = %(space)s AND unit_key {0} OFFSET 0) AS measured GROUP BY unit_key) AS near
     LEFT JOIN LATERAL (SELECT * FROM nugget.unit_vectors u
                        WHERE u.space = %(space)s AND u.unit_key = near.unit_key OFFSET 0) AS w ON true"""
-COSINES = _COSINES.format("= ANY(%(keys)s)")
-NEARNESS = """
-    SELECT unit_key, -(embedding <#> (SELECT embedding FROM nugget.unit_vectors
-                                      WHERE space = %(space)s AND unit_key = %(best)s))
-    FROM nugget.unit_vectors WHERE space = %(space)s AND unit_key {0}"""
+COSINES = _COSINES.format("= ANY(%(keys)s)", "")
+_WHOLES = "FROM nugget.unit_vectors WHERE space = %(space)s AND unit_key"
+_NEARNESS = f"-(embedding <#> (SELECT embedding {_WHOLES} = %(best)s))"
+NEARNESS = f"SELECT unit_key, {_NEARNESS} {_WHOLES} = ANY(%(keys)s)"
 
 EDGES = """
     SELECT s.key AS source, t.key AS target, r.relation_type FROM nugget.relationships r
@@ -78,7 +78,7 @@ EDGES = """
     WHERE t.space = %(space)s AND t.key = ANY(%(keys)s) AND s.key != t.key ORDER BY 1, 2"""
 NOTE_AROUND = f"""
     SELECT set_config('nugget.around', (SELECT string_agg(DISTINCT key::text, ',') FROM (
-        SELECT unnest(%(keys)s) AS key
+        SELECT unnest(%(keys)s::int[]) AS key
         UNION ALL (SELECT unnest(ARRAY[source, target]) FROM ({EDGES}) AS edges LIMIT 200)) AS found), true)"""
 """Keep units and at most 200 related ones (a hub has many) for the statements of the same round trip."""
 AROUND = "= ANY ((SELECT string_to_array(current_setting('nugget.around'), ',')::int[])::int[])"
@@ -97,8 +97,8 @@ RELATED = {
 ADMITTED = "SELECT key FROM admitted"
 """The units that pass the tests of a search."""
 _FEW_UNITS = 5_000
-RELATED_COSINES = _COSINES.format(AROUND)
-RELATED_NEARNESS = NEARNESS.format(AROUND)
+COSINES_AROUND = _COSINES.format(f"{AROUND} AND unit_key != ALL(%(keys)s)", f", {_NEARNESS}")
+"""COSINES of the units around those with these keys, with their nearness to the best."""
 
 
 def conditions(filter_: Filter, name: str) -> tuple[str, dict[str, Any]]:
@@ -145,22 +145,23 @@ def by_vectors(is_filtered: bool, *, dimensions: int) -> str:
     )
 
 
-def search(tests: str, within: str | None, *, prefixes: bool, vectors: str) -> str:
+@lru_cache(maxsize=64)
+def search(tests: str, within: str | None, *, vectors: str, **shape: bool) -> str:
     """Return the one statement of a search: rows of (list, key, score, unit), and the cosines of the best units.
 
     Lists are 0 chunks by words, 1 units by words, 2 units of a period, 3 chunks by vectors; the cosines are list 4 with
     (nearest chunk, its cosine, unit, cosine of the whole, of the title).
     """
     admitted = ADMITTED if tests else ""
-    texts = ranking(CHUNKS, limit="%(depth)s", admitted=admitted, prefixes=prefixes)
-    wholes = ranking(UNITS, limit="%(depth)s", admitted=admitted, prefixes=prefixes)
+    texts = ranking(CHUNKS, limit="%(depth)s", admitted=admitted, **shape)
+    wholes = ranking(UNITS, limit="%(depth)s", admitted=admitted, **shape)
     lists: Sequence[str] = (
         f"SELECT 0 AS list, r.key, r.score, c.unit_key FROM ({texts}) AS r "
         "JOIN nugget.chunks c ON c.space = %(space)s AND c.key = r.key",
         f"SELECT 1, key, score, key FROM ({wholes}) AS r",
     )
     if within is not None:
-        period = ranking(UNITS, limit="%(k)s", admitted=units_admitted(within), prefixes=prefixes)
+        period = ranking(UNITS, limit="%(k)s", admitted=units_admitted(within), **shape)
         lists = (*lists, f"SELECT 2, key, score, key FROM ({period}) AS r")
     if vectors:
         lists = (*lists, f"SELECT 3, key, score, unit_key FROM ({vectors}) AS r")
@@ -173,7 +174,5 @@ def search(tests: str, within: str | None, *, prefixes: bool, vectors: str) -> s
         "IN (SELECT unit_key FROM (SELECT *, row_number() OVER (PARTITION BY list ORDER BY score DESC, key) AS rank "
         "FROM listed) AS ranked WHERE rank <= %(k)s)"
     )
-    return (
-        f"{whole} SELECT *, NULL, NULL FROM listed "
-        f"UNION ALL SELECT 4, chunk_key, cosine, unit_key, whole, title FROM ({_COSINES.format(chosen)}) AS c"
-    )
+    best = f"SELECT 4, chunk_key, cosine, unit_key, whole, title FROM ({_COSINES.format(chosen, '')}) AS c"
+    return f"{whole} SELECT *, NULL, NULL FROM listed UNION ALL {best}"
