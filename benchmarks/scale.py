@@ -212,6 +212,8 @@ def measure(chunks: int, seeds: Numbers, model: Embedder, folder: Path, server: 
         stored.put_meta(connection, embedding_model=model.model)
         for number in range(chunks // CHUNKS_A_UNIT):
             put(connection, number, seeds, chance)
+        connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")  # as a rebuild does
+        connection.execute("INSERT INTO units_fts (units_fts) VALUES ('optimize')")
     index, embedder = Index(file), Seeded(seeds, model.model)
     text = index.connection.execute("SELECT sum(length(CAST(content AS BLOB))) FROM units").fetchone()[0]
     size = f"{file.stat().st_size / text:.1f} x in the index"

@@ -159,6 +159,8 @@ def _rebuild(brain: Path, folder: Path, embedder: Embedder | None, unavailable: 
             result = _write(brain, folder, connection, embedder, unavailable, rebuilt=reason)
             if embedder and result.without_vectors:
                 _note_problem(connection, {"model": embedder.model, "reason": result.without_vectors})
+            for kind in ("chunks", "units"):  # terms in one segment are found faster
+                connection.execute(f"INSERT INTO {kind}_fts ({kind}_fts) VALUES ('optimize')")
             _install(connection, folder / "index.db")
     finally:
         remove_database(fresh)
