@@ -105,7 +105,7 @@ class Brain:
     @property
     def index_folder(self) -> Path:
         """Return the folder of the brain's index and caches."""
-        return index_folder(self.path, self.environment)
+        return index_folder(self.path, self.environment.home)
 
     @property
     def index(self) -> IndexReader:

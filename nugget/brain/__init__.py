@@ -232,7 +232,7 @@ def _refuse_foreign(path: Path) -> None:
 def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> None:
     """Commit a new brain; if it has commits, only the line added to its `.gitignore`."""
     ignore = path / ".gitignore"
-    text = ignore.read_text("utf-8", "replace") if ignore.is_file() else ""
+    text = read_file(path, ignore.name).decode("utf-8", "replace") if os.path.lexists(ignore) else ""
     added = not created and _IGNORED not in [line.strip() for line in text.splitlines()]
     if added:
         ignore.write_text(f"{text.rstrip()}\n{_IGNORED}\n".lstrip(), "utf-8")

@@ -229,15 +229,15 @@ def _with_edits(kept: Sequence[ProposedFile], edits: Mapping[str, str]) -> tuple
 
 def _rejections(
     brain: Path, proposal: ProposalBranch, gone: Sequence[ProposedFile], *, home: Path, now: datetime
-) -> list[tuple[Path, str, dict[str, Any]]]:
+) -> list[tuple[str, dict[str, Any]]]:
     """Return the ledger lines for rejected files."""
     if not gone:
         return []
     key, time = ledger.remember_brain(brain, home), {"time": now.isoformat()}
-    lines = [(home, ledger.REJECTED, time | _rejection_line(file, key, proposal.branch)) for file in gone]
+    lines = [(ledger.REJECTED, time | _rejection_line(file, key, proposal.branch)) for file in gone]
     if capture := proposal.trailers.get("Nugget-Records"):
         closing = time | {"event": "captured", "brain": key, "capture": capture, "branch": proposal.branch}
-        lines.append((home, ledger.CAPTURES, closing | {"reason": "rejected"}))
+        lines.append((ledger.CAPTURES, closing | {"reason": "rejected"}))
     return lines
 
 

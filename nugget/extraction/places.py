@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -14,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from textwrap import dedent
 from typing import Any, NamedTuple
 
+from nugget.infra.files import is_inside
 from nugget.infra.workspace import Workspace, relative_path
 from nugget.models import Session
 from nugget.text import MAX_HASHED_CHARS
@@ -78,19 +80,17 @@ def file_inside(root: Path | None, path: str) -> Path | None:
     if root is None:
         return None
     file = root / path
-    try:
-        return file if file.is_file() and file.resolve().is_relative_to(root.resolve()) else None
-    except OSError:
-        return None
+    with suppress(OSError):
+        return file if file.is_file() and is_inside(file, root) else None
+    return None
 
 
-def read_inside(root: Path | None, path: str) -> bytes | None:
-    """Return the content of a file below a folder, or None if it is missing or too large to hash."""
+def read_inside(root: Path | None, path: str, *, max_bytes: int = MAX_HASHED_CHARS) -> bytes | None:
+    """Return the content of a file below a folder, or None if it is missing or larger."""
     file = file_inside(root, path)
-    try:
-        return file.read_bytes() if file is not None and file.stat().st_size <= MAX_HASHED_CHARS else None
-    except OSError:
-        return None
+    with suppress(OSError):
+        return file.read_bytes() if file is not None and file.stat().st_size <= max_bytes else None
+    return None
 
 
 def is_excluded(path: str, globs: Iterable[str]) -> bool:

@@ -248,6 +248,17 @@ def resource(name: str) -> Path:
     raise NuggetError(f"Nugget's own file {name} is missing.", hint="Install Nugget again.")
 
 
+def is_inside(place: StrPath, folder: StrPath) -> bool:
+    """Return True if no link leads from a place out of a folder."""
+    root, real = (os.path.join(os.path.realpath(path), "") for path in (folder, place))
+    return real.startswith(root)
+
+
+def has_links(folder: Path) -> bool:
+    """Return True if a folder is a link or holds one: then it is not one that only Nugget writes."""
+    return any(map(os.path.islink, (folder, *folder.rglob("*"))))
+
+
 def make_private(*roots: StrPath) -> list[str]:
     """Remove other users' rights from all of Nugget's files in and under `roots`; return those that changed."""
     changed = []

@@ -35,7 +35,7 @@ _PROTOCOLS = "file:git:http:https:ssh"
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
 _RECEIVING: tuple[Setting, ...] = (("receive.autogc", "false"), ("receive.denyCurrentBranch", "refuse"))
 """Keep a remote on this machine from garbage collection and from updating its checkout."""
-_OF_THE_NETWORK = r"^(credential|http|ssh)\."
+_OF_THE_NETWORK = r"^((credential|http|ssh)\.|remote\..*\.proxy)"
 _KEPT_VARIABLES = frozenset(
     "GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_SSL_NO_VERIFY GIT_PROXY_COMMAND".split()
 )

@@ -23,11 +23,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
-from stat import S_ISREG
 
 from nugget.config import expanded
 from nugget.errors import GitError, UsageError
-from nugget.extraction.places import GRAMMARS, PYTHON, definition_reader
+from nugget.extraction.places import GRAMMARS, PYTHON, definition_reader, read_inside
 from nugget.index.embedded import provenance as stored
 from nugget.infra import git
 from nugget.infra.workspace import Workspace, find_workspace, relative_path
@@ -79,13 +78,7 @@ class Checkout:
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
         """Return the content of a file; None if it is missing, outside the workspace, or larger."""
-        file = self.workspace.root / path
-        with suppress(OSError, ValueError):
-            stat = file.stat()
-            is_inside = Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.workspace.root))
-            if S_ISREG(stat.st_mode) and stat.st_size <= max_bytes and is_inside:
-                return file.read_bytes()
-        return None
+        return read_inside(self.workspace.root, path, max_bytes=max_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from string import hexdigits
 from typing import Any
 
+from nugget.infra.files import is_inside
 from nugget.sources import blocks_of, mapping_of, parse_record, parse_timestamp, records_of, storable, text_of
 from nugget.text import is_name
 
@@ -52,11 +53,11 @@ def channel_of_session(session_id: str) -> str:
     return f"session-{session_id[:8]}"
 
 
-def channel_files(*folders: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files `<folder>/bridge/<channel>.jsonl` with their channels; invalid names are skipped."""
-    for folder in folders:
-        files = sorted((folder / "bridge").glob("*.jsonl"))
-        yield from ((file.stem, file) for file in files if is_name(file.stem) and file.is_file())
+def channel_files(home: Path, brain: Path | None) -> Iterator[tuple[str, Path]]:
+    """Yield the files `bridge/<channel>.jsonl` with their channels, without links out of the brain."""
+    shared = sorted((brain / "bridge").glob("*.jsonl")) if brain else []
+    found = [*sorted((home / "bridge").glob("*.jsonl")), *(file for file in shared if is_inside(file, brain or home))]
+    yield from ((file.stem, file) for file in found if is_name(file.stem) and file.is_file())
 
 
 def messages_in_record(record: Mapping[str, Any]) -> list[Message]:

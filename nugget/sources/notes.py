@@ -22,6 +22,7 @@ from nugget.brain.frontmatter import Fields, nodes, split
 from nugget.config import Environment, Settings, expanded, user_home
 from nugget.errors import GitError, KnowledgeError, TranscriptError, UsageError
 from nugget.infra import git
+from nugget.infra.files import is_inside
 from nugget.markdown import size_problem, title_of
 from nugget.models import Problem, Relation, RelationType, Severity, SourceName, Unit
 from nugget.settings import YAMLRefused
@@ -205,9 +206,7 @@ def open_canon(environment: Environment, settings: Settings, brain: Path) -> Uni
 
     def walk(problems: list[Problem], left_out: list[Problem]) -> Iterator[tuple[str, str]]:
         for name, (place, bound) in folders.items():
-            # os.path.realpath, since that of pathlib raises for links in a circle
-            real, inside = os.path.realpath(place), os.path.realpath(bound or "/")
-            if not Path(real).is_relative_to(inside):
+            if bound and not is_inside(place, bound):
                 reason = f"leads out of {bound}, so it is not read; name it by its absolute path"
                 problems.append(Problem(path=str(place), reason=reason))
                 continue
@@ -273,7 +272,7 @@ def _memory_files(
     config, agent_files = environment.claude_config, INSTRUCTIONS.get(identity, ())
     is_claude = identity == "claude-code"
     yield from _walk(environment.home / "memory" / identity, "")
-    if brain:
+    if brain and is_inside(brain / "memory" / identity, brain):
         yield from _walk(brain / "memory" / identity, "@brain/")
     if identity in _OF_USER:
         own = user_home(environment) / _OF_USER[identity]

@@ -213,7 +213,7 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
     for session, path in archived_sessions(environment.home).items():
         if session not in present and (archived := session_file(path, agent=CLAUDE_CODE, name=session)):
             found.append((archived,))
-    for channel, path in channels.channel_files(environment.home, *([brain] if brain else [])):
+    for channel, path in channels.channel_files(environment.home, brain):
         if own_file := session_file(path, agent="", name=channel):
             found.append((own_file,))
     found += shell_logs.find_shell_sessions(environment.shell_logs)

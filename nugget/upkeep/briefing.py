@@ -51,7 +51,7 @@ def brief(
     brains, lines = _brains_of(environment, folder), list[str]()
     workspace = find_workspace(folder)
     with closing(open_read_only(environment.home) or empty_home()) as connection:
-        lines += _reviewed(connection, brains, workspace.identity)
+        lines += _reviewed(connection, environment.home, brains, workspace.identity)
         if unasked is None or lines:
             lines += _code_lines(connection, workspace.identity, session, now)
     if unasked is not None and not lines:
@@ -87,11 +87,12 @@ def recalled(
 ) -> list[str]:
     """Return the best units from brains and a folder's code repository as lines; empty if none is relevant."""
     from nugget.index.embedded import Index
+    from nugget.index.embedded.connection import index_folder
     from nugget.models import SourceName
 
     found: list[Hit] = []
     for name, brain in brains.items():
-        index = partial(Index, brain / ".nugget" / "index.db")
+        index = partial(Index, index_folder(brain, home) / "index.db")
         found += (replace(hit, brain=name) for hit in _strongest(index, text, SourceName.BRAIN, now, embedder))
     hits = [*sorted(found, key=lambda hit: -hit.score), *_stated_nuggets(home, text, folder, now, embedder)]
     if not hits:
@@ -109,15 +110,15 @@ def recalled(
     return lines
 
 
-def _reviewed(connection: sqlite3.Connection, brains: Mapping[str, Path], workspace: str) -> Iterator[str]:
+def _reviewed(connection: sqlite3.Connection, home: Path, brains: Mapping[str, Path], workspace: str) -> Iterator[str]:
     """Yield the newest units of the brains that were learned in sessions on this code."""
     from nugget.index.embedded import Index
-    from nugget.index.embedded.connection import Unusable
+    from nugget.index.embedded.connection import Unusable, index_folder
     from nugget.index.embedded.provenance import sessions_of
     from nugget.index.embedded.units import learned_in
 
     sessions, found = sessions_of(connection, workspace), list[tuple[str, str]]()
-    for file in (brain / ".nugget" / "index.db" for brain in brains.values()):
+    for file in (index_folder(brain, home) / "index.db" for brain in brains.values()):
         with suppress(Unusable, sqlite3.Error), closing(Index(file)) as index:
             found += learned_in(index.connection, sessions, limit=MOST_REVIEWED)
     if found:

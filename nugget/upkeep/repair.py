@@ -18,7 +18,7 @@ from typing import Any
 
 from nugget.capture.ledger import write_id
 from nugget.errors import ConflictError, GitError, NuggetError, UsageError, reason_of
-from nugget.index.embedded.connection import find_damage, remove_database
+from nugget.index.embedded.connection import find_damage, index_folder, remove_database
 from nugget.infra import files, git, system
 from nugget.redaction import redact, secret_lines
 from nugget.text import counted, printable, tracked
@@ -51,7 +51,7 @@ def repair(brain: Path, home: Path) -> list[str]:
             messages += step
         except (NuggetError, OSError) as error:
             messages.append(f"Not repaired: {error}")
-    if mended := files.make_private(*(folder for folder in (home, brain / ".nugget") if folder.is_dir())):
+    if mended := files.make_private(home, index_folder(brain, home)):
         messages.append(f"Removed other users' rights from {counted(len(mended), 'file')} of Nugget.")
     return messages
 
@@ -78,7 +78,7 @@ def _changes(brain: Path, home: Path) -> Iterator[str]:
 
 def _leftovers(brain: Path, home: Path) -> Iterator[str]:
     """Remove temporary files of processes that are gone."""
-    for file in (file for root in (home, brain / ".nugget", brain / "domains") for file in root.rglob(".*")):
+    for file in (file for root in (home, index_folder(brain, home), brain / "domains") for file in root.rglob(".*")):
         found = re.fullmatch(_LEFTOVER, file.name)
         with suppress(FileNotFoundError):
             is_old = time.time() - file.lstat().st_mtime > _UNKNOWN_TAKES_S
@@ -98,7 +98,7 @@ def _objects(brain: Path) -> Iterator[str]:
 
 def _databases(brain: Path, home: Path) -> Iterator[str]:
     """Remove damaged indexes, and leftovers of interrupted rebuilds."""
-    for folder in [home, *(home / "indexes").glob("*"), home / "memory-indexes", brain / ".nugget"]:
+    for folder in {home, *(home / "indexes").glob("*"), home / "memory-indexes", index_folder(brain, home)}:
         for file in sorted(folder.glob("*.db")):
             if damage := find_damage(file):
                 remove_database(file)

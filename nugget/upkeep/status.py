@@ -214,7 +214,7 @@ def _times(paths: Iterable[Path]) -> Iterator[int]:
 def index_file(brain: Path, environment: Environment) -> Path | None:
     """Return the path of the index, None before the first sync. Raises OSError if its folder cannot be made."""
     is_built = (brain / ".nugget").exists() or not os.access(brain, os.W_OK)
-    return index_folder(brain, environment) / "index.db" if is_built else None
+    return index_folder(brain, environment.home) / "index.db" if is_built else None
 
 
 def _git_status(brain: Path) -> dict[str, Any] | None:

@@ -106,8 +106,7 @@ def asked(brain: Path, indexed: Path) -> Path:
 
 @pytest.mark.proves("CLI-ASK-JSON", "CLI-JSON", "CLI-EXPLAIN")
 def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget, asked):
-    shown = nugget("ask", "how do we retry payments", "--json", "--explain", "--brain", asked)
-    said = shown.json
+    said = nugget("ask", "how do we retry payments", "--json", "--explain", "--brain", asked).json
     assert said["query"] == {
         "text": "how do we retry payments", "profile": "task", "path": None, "symbol": None, "depth": "standard",
     }  # fmt: skip
@@ -209,11 +208,9 @@ def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget, words):
     assert nugget("get", unit_id, "--json").json["tags"] == ["animals", "jaws"]
     assert nugget("get", unit_id).out.count("Quokkas smile because of their jaws") == 1
     assert git.uncommitted_paths(words) == []
-    moved = nugget("mv", unit_id, "--domain", "zoology/marsupials", "--name", "quokka-jaws")
-    golden("mv", moved.out)
+    golden("mv", nugget("mv", unit_id, "--domain", "zoology/marsupials", "--name", "quokka-jaws").out)
     assert nugget("search", "quokkas", "-q").out == "brain:pattern/quokka-jaws\n"
-    gone = nugget("forget", "pattern/quokka-jaws")
-    golden("forget", gone.out, Path.home())
+    golden("forget", nugget("forget", "pattern/quokka-jaws").out, Path.home())
     assert nugget("search", "quokkas", "-q").out == ""
 
 

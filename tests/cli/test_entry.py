@@ -91,6 +91,5 @@ def test_a_hook_call_is_queued_without_the_command_line(home, queue_lock):
 
 @pytest.mark.proves("HOUSE-STARTUP")
 def test_importing_nugget_imports_nothing_heavy_and_no_command_line():
-    modules = modules_after("import nugget")
-    assert modules & {*HEAVY, "git", "typer", "rich", "yaml", "markdown_it", "sqlite3"} == set()
+    assert modules_after("import nugget") & {*HEAVY, "git", "typer", "rich", "yaml", "markdown_it", "sqlite3"} == set()
     assert modules_after(RUN, "--help") & {*HEAVY, "yaml", "sqlite3", "asyncio"} == set()

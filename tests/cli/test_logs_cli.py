@@ -35,8 +35,7 @@ def test_ingest_context_and_sessions_say_what_the_functions_say(logged, nugget):
     bundle = logged.ask("s1", "why did it fail", explain=True)
     assert asked.json == json.loads(json.dumps(bundle_json(bundle, explain=True)))
     assert nugget("logs", "context", "why", "--session", "absent").err.startswith("Error: There are no logs")
-    told = nugget("logs", "context", "why did it fail")
-    assert told.out.rstrip("\n") == bundle.context_text
+    assert nugget("logs", "context", "why did it fail").out.rstrip("\n") == bundle.context_text
     assert "s1" in nugget("logs", "sessions").out and "1 open failure" in nugget("sessions", "--all").out
 
 

@@ -199,8 +199,7 @@ def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(known, nugget):
     explained = asked(nugget, "src/auth.ts", "--symbol", "login", "--explain")["explain"]["nuggets"]
     scores = {one["id"]: [part["name"] for part in one["contributions"]] for one in explained}
     assert "symbol" in scores[about]
-    missing = nugget("why", "src/cache.py", "--symbol", "set").out
-    assert "No definition of set was found in src/cache.py." in missing
+    assert "No definition of set was found in src/cache.py." in nugget("why", "src/cache.py", "--symbol", "set").out
 
 
 GOLDEN = TESTS / "golden" / "provenance.txt"

@@ -155,8 +155,7 @@ def test_suggestions_say_what_can_be_asked(world, nugget):
     every = nugget("suggest", "--json").json
     assert every["domains"][0]["name"] == "coding"
     assert {"name": "Test Person", "count": 1} in every["people"]
-    pay = nugget("suggest", "pay", "--json").json
-    assert "payments" in [tag["name"] for tag in pay["tags"]]
+    assert "payments" in [tag["name"] for tag in nugget("suggest", "pay", "--json").json["tags"]]
     assert "handbook/adr/" in [path["name"] for path in nugget("suggest", "adr", "--json").json["paths"]]
 
 

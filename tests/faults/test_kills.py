@@ -49,8 +49,7 @@ def calls_of(log: Path) -> Iterator[tuple[str, int]]:
 def killed(stage: Stage, perform: Callable[..., Ended]) -> Iterator[tuple[str, Ended]]:
     """Kill Nugget at each of its changes, and beside each run of git; with strace, git at each of its calls too."""
     count, logs = stage.folder.with_name("count"), stage.folder.with_name("logs")
-    calls = ",".join(f"?{name}" for name in CALLS)
-    git = GIT.replace("{calls}", calls).replace("{git}", str(shutil.which("git")))
+    git = GIT.replace("{calls}", ",".join(f"?{name}" for name in CALLS)).replace("{git}", str(shutil.which("git")))
     path = f"{program(stage.folder.with_name('bin') / 'git', git).parent}:{os.environ['PATH']}"
     logs.mkdir()
 

@@ -78,8 +78,7 @@ def test_sync_indexes_what_it_may_and_says_what_it_left_out(nugget, words):
     assert "only the first 20,000 are indexed" in named["headings.md"]
     assert "more than 2,000 passages" in named["one-word.md"]
     assert {"headings.md", "link-references.md", "one-word.md"} == named.keys()
-    linted = nugget("lint", "--json").json["problems"]
-    assert named.keys() <= {problem["path"].rsplit("/", 1)[1] for problem in linted}
+    assert named.keys() <= {problem["path"].rsplit("/", 1)[1] for problem in nugget("lint", "--json").json["problems"]}
     assert nugget("ask", "how do we cache", "--no-llm").code == 0
 
 

@@ -90,8 +90,7 @@ def test_a_brain_that_cannot_be_used_is_named_and_never_stops_the_others(fault, 
 @pytest.mark.proves("BRAINS-CAPTURE")
 def test_sessions_are_captured_into_the_brain_whose_rule_matches_else_into_the_default(nugget, brains, home, tmp_path):
     personal, team = brains
-    rules = ["team=github.com/acme/*", f"team={tmp_path}/work/*"]
-    assert nugget("config", "set", "brains.captures", *rules).code == 0
+    assert nugget("config", "set", "brains.captures", *["team=github.com/acme/*", f"team={tmp_path}/work/*"]).code == 0
     shop = tmp_path / "shop"
     shop.mkdir()
     git.init(shop)

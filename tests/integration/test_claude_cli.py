@@ -90,8 +90,7 @@ def test_what_nugget_starts_knows_it_and_starts_no_other(environment, folder):
         "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "x", "CLAUDE_CODE_CHILD_SESSION": "1",
         "CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_CODE_OAUTH_TOKEN": "oauth", "CLAUDE_CONFIG_DIR": "/srv/claude",
     }  # fmt: skip
-    within = replace(environment, variables={**environment.variables, **around})
-    ask(extractor(within))
+    ask(extractor(replace(environment, variables={**environment.variables, **around})))
     seen = json.loads((folder / "seen.json").read_text())
     assert (seen["env"]["NUGGET_INSIDE"], seen["env"]["NUGGET_CAPTURING"]) == ("1", "1")
     assert not {"CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_CHILD_SESSION"} & seen["env"].keys()

@@ -132,8 +132,7 @@ def test_the_message_stands_above_what_git_wrote(hooked, agent, tmp_path):
     work(agent)
     git(hooked, "add", "-A")
     seen = tmp_path / "seen"
-    editor = program(tmp_path / "editor", f'cp "$1" {seen}')
-    assert commit(hooked, "-v", editor=str(editor)).returncode == 0
+    assert commit(hooked, "-v", editor=str(program(tmp_path / "editor", f'cp "$1" {seen}'))).returncode == 0
     shown = seen.read_text()
     assert shown.startswith(f"{SUBJECT}\n\nNugget-Session: {agent.session}\n")
     message, _, rest = shown.partition("\n# Please enter the commit message")

@@ -279,8 +279,7 @@ def test_accepting_merges_the_request_and_rejecting_closes_it(stage):
 
 @pytest.mark.proves("GITLAB", "GITHUB-TOKEN")
 def test_a_token_goes_to_its_own_forge_alone(stage):
-    variables = {**stage.environment.variables, "GITHUB_TOKEN": "ghp_x"}
-    environment = replace(stage.environment, variables=variables)
+    environment = replace(stage.environment, variables={**stage.environment.variables, "GITHUB_TOKEN": "ghp_x"})
     for url, token in (
         (stage.server.url, loopback_gitlab.TOKEN), ("https://github.com/acme/brain", "ghp_x"),
         ("https://gitlab.com/acme/brain", None), ("https://evil.example/acme/brain", None),

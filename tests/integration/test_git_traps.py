@@ -1,6 +1,9 @@
 """A cloned or unpacked folder is data: no command of Nugget runs a program that its git configuration names."""
 
+import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -39,8 +42,7 @@ def shop(tmp_path: Path, isolated_home: Path) -> Path:
     plain_git(repo, "add", "-A")
     plain_git(repo, "commit", "-qm", "Add a brain")
     signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQ==\n -----END PGP SIGNATURE-----\n"
-    raw = plain_git(repo, "cat-file", "commit", "HEAD")
-    head, _, body = raw.partition("\n\n")
+    head, _, body = plain_git(repo, "cat-file", "commit", "HEAD").partition("\n\n")
     signed = subprocess.run(
         ["git", "-C", repo, "hash-object", "-t", "commit", "-w", "--stdin"], input=f"{head}\n{signature}\n{body}\n",
         capture_output=True, text=True, check=True,
@@ -92,8 +94,7 @@ def test_writing_into_a_repository_runs_no_program_of_its_configuration(shop, tr
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
 def test_credential_helpers_and_ssh_are_the_users_own_and_not_those_of_the_brain(shop, traps, isolated_home):
-    mine = traps.program("my-ssh")
-    plain_git(shop, "config", "--global", "core.sshCommand", str(mine))
+    plain_git(shop, "config", "--global", "core.sshCommand", str(traps.program("my-ssh")))
     plain_git(shop, "config", "--unset-all", "url.ext::" + str(traps.folder) + "/address .insteadOf")
     plain_git(shop, "config", "remote.origin.url", "git@example.invalid:a/b.git")
     with pytest.raises(GitError):
@@ -109,6 +110,34 @@ def test_a_missing_object_is_not_fetched(shop, traps):
     (shop / ".git/objects" / blob[:2] / blob[2:]).unlink()
     assert git.read_blob(shop, "HEAD", "README.md") is None
     assert traps.sprung == set()
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS", "BRAIN-CONTAINED")
+def test_a_change_that_came_with_the_folder_writes_and_deletes_nothing_outside(shop, tmp_path, nugget, monkeypatch):
+    monkeypatch.setenv("NUGGET_BRAIN", str(shop))
+    work, profile, tip = shop / ".git/nugget/work", tmp_path / "profile", git.head(shop)
+    profile.write_text("mine")
+    for intent in ([["/", str(profile), {"a": "$(evil)"}]], [[str(profile), {"a": "$(evil)"}]]):
+        work.mkdir(parents=True)
+        (work / "intent.json").write_text(json.dumps([[["refs/heads/main", tip, tip]], False, intent]))
+        nugget("search", "payments")
+    (tmp_path / "work").mkdir(exist_ok=True)
+    shutil.rmtree(work.parent)
+    work.parent.symlink_to(tmp_path)
+    assert "is or holds a link" in nugget("add", "A thing.").err
+    assert (tmp_path / "work").exists() and profile.read_text() == "mine"
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_the_proxy_of_a_folders_remote_is_not_used(shop):
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.settimeout(0)
+        plain_git(shop, "remote", "add", "origin", "http://127.0.0.1:1/a/b")
+        plain_git(shop, "config", "remote.origin.proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with pytest.raises(GitError):
+            remotes.default_branch(shop, remotes.Remote(name="origin", url="http://127.0.0.1:1/a/b"))
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
 
 
 def test_a_bare_repository_inside_a_checkout_is_not_opened(shop):
@@ -158,8 +187,7 @@ def test_the_configuration_of_a_submodule_runs_nothing(shop, tmp_path, nugget, m
     monkeypatch.setenv("NUGGET_BRAIN", str(shop))
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     library = make_shop(tmp_path / "library")
-    add = ("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "domains/library")
-    plain_git(shop, *add)
+    plain_git(shop, *("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "domains/library"))
     plain_git(shop, "commit", "-qm", "Add a submodule")
     inner = shop / "domains/library"
     (inner / ".git").unlink()

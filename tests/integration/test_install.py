@@ -87,8 +87,7 @@ def test_hooks_server_and_permission_are_put_where_there_was_nothing(command, is
 @pytest.mark.proves("INSTALL-MERGE")
 def test_only_our_entries_change_and_order_and_indent_stay(command, settings, servers):
     put_in(command)
-    after = settings.read_text("utf-8")
-    remaining = iter(after)
+    remaining = iter(settings.read_text("utf-8"))
     assert all(character in remaining for character in THEIRS), "only insertions"
     merged = value_of(settings)
     assert merged["hooks"]["SessionEnd"] == [NOTIFY, {"hooks": [hook(command)]}]
@@ -146,8 +145,7 @@ def test_settings_that_make_no_sense_are_refused_and_left_alone(command, setting
 
 @pytest.mark.proves("INSTALL-WRITE")
 def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_back(command, settings, servers):
-    environment = read_environment()
-    changes = install.plan_install("user", environment, command=command, cwd=Path("/"))
+    changes = install.plan_install("user", read_environment(), command=command, cwd=Path("/"))
     servers.write_text('{"numStartups":13}')
     with pytest.raises(ConflictError, match="changed since"):
         client_settings.apply(changes)
@@ -169,8 +167,7 @@ def test_sessions_are_told_something_only_if_it_was_asked_for(command, settings)
     assert told(brief=True, recall=True) == both == told(), "an installation that says nothing of it leaves it"
     assert next(install.connections(read_environment(), Path("/")))[0] == "ok"
     assert told(recall=False) == {event: both[event] for event in events[:2]}
-    off = {"SessionEnd": plain, "SessionStart": [*plain, "--no-brief"]}
-    assert told(brief=False) == off == told()
+    assert told(brief=False) == {"SessionEnd": plain, "SessionStart": [*plain, "--no-brief"]} == told()
     put_in(command, brief=True, recall=True)
     take_out()
     assert settings.read_text("utf-8") == THEIRS
@@ -188,8 +185,7 @@ def test_a_dry_run_prints_a_diff_and_writes_nothing(settings, isolated_home, nug
 def test_init_offers_it_at_a_terminal(command, tmp_path, isolated_home):
     shutil.copy(command, command.with_name("claude"))
     path = {"PATH": f"{command.parent}:{os.environ['PATH']}"}
-    line = [str(command), "init", str(tmp_path / "b")]
-    shown = at_terminal(line, os.environ | path, typed=b"y\nn\n", columns=200)
+    shown = at_terminal([str(command), "init", str(tmp_path / "b")], os.environ | path, typed=b"y\nn\n", columns=200)
     assert "Connect Claude Code now" in shown and "May Nugget use it (recommended)?" in shown
     assert (isolated_home / ".claude" / "settings.json").exists() and "let Claude Code ask" not in shown
     assert load_settings(read_environment()).extraction_use_claude is False
@@ -287,15 +283,13 @@ def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(name, i
     before = files_in(folder)
     assert (client.title, f"not connected (nugget install {name})") in stated()
     assert nugget("install", name).code == 0
-    text = settings.read_text()
-    servers = (tomllib.loads if name == "codex" else json.loads)(text)[client.place]
+    servers = (tomllib.loads if name == "codex" else json.loads)(settings.read_text())[client.place]
     words = [servers["nugget"]["command"], *servers["nugget"].get("args", [])]
     words = words[0] if isinstance(words[0], list) else words
     assert Path(words[0]).name == "nugget" and words[1:] == ["serve"] and len(servers) == 2
     assert client.rules is None or client.rules.read_text().startswith(f"My rules.\n\n{BEGIN}\n")
     assert (client.title, "connected: asks the brain") in stated()
-    connected = files_in(folder)
-    assert "already" in nugget("install", name).out and files_in(folder) == connected
+    assert "already" in nugget("install", name).out and files_in(folder) == files_in(folder)
     assert nugget("uninstall", name).code == 0
     after = files_in(folder)
     assert after.pop(settings.name) == before.pop(settings.name) or name != "codex"

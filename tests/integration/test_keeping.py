@@ -171,8 +171,7 @@ def test_units_are_decided_by_keys_in_one_commit(proposed, isolated_home, nugget
         shell.answer(b"4 of 5", "t")  # both concepts
         shell.answer(b"accept 3 units, reject 1, leave 1", "y")
         shell.wait()
-    commits = git.run(proposed, "rev-list", "--first-parent", f"{before}..HEAD").split()
-    assert len(commits) == 1, "one act is one commit"
+    assert len(git.run(proposed, "rev-list", "--first-parent", f"{before}..HEAD").split()) == 1, "one act is one commit"
     held = git.files_at(proposed, "HEAD", under=["domains"])
     assert {"domains/coding/bugs/yak.md", "domains/ops/concepts/gnu.md", "domains/ops/concepts/ibex.md"} <= held.keys()
     edited = (proposed / "domains/coding/bugs/yak.md").read_text("utf-8")

@@ -136,8 +136,7 @@ def test_nothing_is_captured_twice(nugget, old_home, monkeypatch):
     after = (ledger / "captures.jsonl").read_text("utf-8")
     assert after.startswith(before)
     plans = [line for line in map(json.loads, after.splitlines()) if line.get("event") == "planned"]
-    records = Counter(key for plan in plans for key in plan["records"].split())
-    assert set(records.values()) == {1}
+    assert set(Counter(key for plan in plans for key in plan["records"].split()).values()) == {1}
     listed = subprocess.run(["git", "-C", old_home / "brain", "branch"], check=True, capture_output=True, text=True)
     assert [name.split("-")[-1] for name in listed.stdout.split() if name.startswith("nugget/")] == [
         "2ca834e1", "3f181f73",

@@ -222,8 +222,7 @@ def test_a_folder_of_canon_in_the_brain_may_not_be_a_link_out_of_it(words, tmp_p
     for place in (tmp_path / "private", words / "docs"):
         (place / "a.md").write_text("A note.")
     (words / "linked").symlink_to(tmp_path / "private")
-    settings = Settings(canon_folders=("docs", "linked", "x=./linked"))
-    canon = open_canon(read_environment(), settings, words)
+    canon = open_canon(read_environment(), Settings(canon_folders=("docs", "linked", "x=./linked")), words)
     assert [key for key, _ in canon.files()] == ["docs/a.md"]
     assert [Path(problem.path).name for problem in canon.problems] == ["linked"]
     assert read_brain_file(words)[1] == []
@@ -258,3 +257,34 @@ def test_whoever_kept_sessions_from_models_in_0_1_0_still_does(text, way, home):
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.yaml").write_text(text)
     assert load_settings(read_environment()).extraction_with == way
+
+
+@pytest.mark.proves("BRAIN-CONTAINED")
+def test_memory_and_channels_of_a_brain_may_not_be_links_out_of_it(nugget, words, tmp_path):
+    for folder in (tmp_path / "private", words / "memory"):
+        folder.mkdir()
+    for name, text in (("diary.md", "The wombat is private."), ("a.jsonl", '{"text": "The wombat is private."}')):
+        (tmp_path / "private" / name).write_text(text)
+    (words / "memory/zealot").symlink_to(tmp_path / "private")
+    (words / "bridge").symlink_to(tmp_path / "private")
+    assert "private" not in nugget("search", "wombat", "--as", "zealot").out
+
+
+@pytest.mark.proves("BRAIN-CONTAINED")
+@pytest.mark.parametrize("place", [".nugget", ".nugget/evals"])
+def test_an_index_folder_with_a_link_in_it_is_not_used(nugget, words, tmp_path, place):
+    foreign = tmp_path / "foreign" / place
+    foreign.mkdir(parents=True)
+    (words / place).parent.mkdir(exist_ok=True)
+    (words / place).symlink_to(foreign)
+    assert nugget("search", "cache", "--json").json["hits"]
+    nugget("doctor", "--repair")
+    assert not [*foreign.iterdir()] and stat.S_IMODE(foreign.stat().st_mode) == 0o755
+
+
+@pytest.mark.proves("BRAIN-CONTAINED")
+def test_init_does_not_write_through_a_link(nugget, brain, tmp_path):
+    (tmp_path / "profile").write_text("mine\n")
+    (brain / ".gitignore").unlink()
+    (brain / ".gitignore").symlink_to(tmp_path / "profile")
+    assert "symbolic link out" in nugget("init", brain).err and (tmp_path / "profile").read_text() == "mine\n"

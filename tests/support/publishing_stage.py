@@ -44,8 +44,7 @@ class Place:
         """A captured session; the branch of its proposal."""
         transcript = self.folder / f"{name}.jsonl"
         write_transcript(transcript, [(f"What about {entry.title}?", entry.body) for entry in units], started=STARTED)
-        settings = Settings(publish_every=every)
-        bound = capture_into(self.brain, self.home, ScriptedExtraction(units), settings=settings)
+        bound = capture_into(self.brain, self.home, ScriptedExtraction(units), settings=Settings(publish_every=every))
         result = capture_transcript(transcript, *bound)
         assert result.branch
         return result.branch

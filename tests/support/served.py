@@ -93,8 +93,7 @@ class Served:
         """End it with a signal; its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        rest = self.process.communicate(timeout=PATIENCE_S)[1]
-        self.said.append(rest or b"")
+        self.said.append(self.process.communicate(timeout=PATIENCE_S)[1] or b"")
         return self.process.returncode
 
 

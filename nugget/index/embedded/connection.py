@@ -16,7 +16,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from nugget.config import Environment
 from nugget.errors import IndexUnavailable
 from nugget.index.embedded.events import READ_TABLES, index_rows
 from nugget.index.embedded.units import meta
@@ -173,17 +172,15 @@ def _register_everywhere() -> bool:
         return False
 
 
-def index_folder(brain: Path, environment: Environment) -> Path:
-    """Return the folder of a brain's index: `<brain>/.nugget`, or one in `$NUGGET_HOME` if the brain is read-only."""
+def index_folder(brain: Path, home: Path) -> Path:
+    """Return the folder of a brain's index: `.nugget` in it; in `$NUGGET_HOME` if that is read-only or has a link."""
     folder = brain / ".nugget"
-    try:
+    with suppress(OSError):
         files.private_folder(folder)
-        if os.access(folder, os.W_OK | os.X_OK):
+        if os.access(folder, os.W_OK | os.X_OK) and not files.has_links(folder):
             return folder
-    except OSError:
-        pass
     name = content_hash(os.fsencode(brain.resolve()))[:16]
-    folder = environment.home / "indexes" / name
+    folder = home / "indexes" / name
     files.private_folder(folder)
     return folder
 

@@ -71,7 +71,7 @@ class SyncResult:
 def pending_changes(brain: Path, environment: Environment) -> int | None:
     """Return how many files differ from the index, None if it is unusable. Takes no lock, reads no files."""
     try:
-        with closing(open_existing(index_folder(brain, environment) / "index.db")) as connection:
+        with closing(open_existing(index_folder(brain, environment.home) / "index.db")) as connection:
             modified, removed, _ = brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
             return len(modified) + len(removed)
     except (Unusable, sqlite3.DatabaseError):
@@ -93,7 +93,7 @@ def sync(
     ones are kept, and `without_vectors` of the result says why. `in_passing` leaves a switch of models to a later sync.
     While an index is rebuilt the old one stays in use. Raises IndexUnavailable if it cannot be written.
     """
-    folder = index_folder(brain, environment)
+    folder = index_folder(brain, environment.home)
     file = folder / "index.db"
     try:
         with files.locked(folder / "sync.lock"):

@@ -19,19 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nugget.config import read_environment
 from nugget.errors import BrainError, ConflictError, GitError, NuggetError
-from nugget.infra import files
-from nugget.infra.git import (  # fmt: skip
-    EMPTY_TREE,
-    Change,
-    changes,
-    current_branch,
-    git_dir,
-    is_repository,
-    lock_files,
-    read_objects,
-    resolve,
-)
+from nugget.infra import files, git
 from nugget.infra.git.process import PATIENCE_S, Setting, locked, run, start
 from nugget.text import printable
 
@@ -48,8 +38,10 @@ _BLOCKED = "blocked"
 _held = threading.local()
 """The locks of this thread, by the work folder of the repository."""
 
-LedgerLine = tuple[Path, str, Mapping[str, Any]]
-"""A line for a ledger: `$NUGGET_HOME`, name and content."""
+LedgerLine = tuple[str, Mapping[str, Any]]
+"""A line for one of `_LEDGERS` in `$NUGGET_HOME/ledger`: its name and content."""
+_LEDGERS = ("captures.jsonl", "rejected.jsonl")
+"""The ledgers that an intent may name, since whoever made the folder may have written it."""
 
 
 class RefChange(NamedTuple):
@@ -67,9 +59,11 @@ def only_writer(repo: Path, *, wait_s: float = 60.0) -> Iterator[Path]:
     Yields the folder for temporary files. May be nested. Raises ConflictError if another process holds the lock for
     `wait_s` seconds, BrainError if the folder is not a git repository or cannot be written.
     """
-    if not is_repository(repo):
+    if not git.is_repository(repo):
         raise BrainError(f"{repo} is not a git repository; nothing was changed.", hint=f"Run `nugget init {repo}`.")
     work, held, deadline = _work(repo), _held.__dict__, time.monotonic() + wait_s
+    if files.has_links(work.parent):
+        raise GitError(f"{work.parent} is or holds a link, which Nugget never makes.", hint="Remove it.")
     if str(work) in held:
         with clear_errors(repo):
             work.mkdir(mode=0o700, exist_ok=True)
@@ -118,14 +112,14 @@ def change_refs(
         try:
             if checkout:
                 _hold_index(repo, work)
-                if (f"refs/heads/{current_branch(repo)}", resolve(repo, refs[0].ref)) != (refs[0].ref, refs[0].expect):
+                at = f"refs/heads/{git.current_branch(repo)}", git.resolve(repo, refs[0].ref)
+                if at != (refs[0].ref, refs[0].expect):
                     raise _moved(refs[0])
                 changed = _changed_files(repo, refs[0])
                 _refuse_uncommitted(repo, changed)
                 _stage(repo, work, changed)
                 _stage_index(repo, work, changed)
-            named = [(str(home), name, dict(line)) for home, name, line in lines]
-            _write(work, "intent.json", json.dumps([refs, checkout, named]).encode())
+            _write(work, "intent.json", json.dumps([refs, checkout, lines]).encode())
             _move_ref(repo, refs[0], message)
         except BaseException:
             with suppress(NuggetError, OSError):
@@ -154,7 +148,7 @@ def clear_errors(path: Path) -> Iterator[None]:
 def wait_until_free(repo: Path) -> None:
     """Wait until no other git process changes index or branches. Raises GitError if one still does after a while."""
     deadline = time.monotonic() + PATIENCE_S
-    while held := [lock for lock in lock_files(repo) if lock.name != "config.lock"]:
+    while held := [lock for lock in git.lock_files(repo) if lock.name != "config.lock"]:
         if time.monotonic() > deadline:
             raise locked(repo, held[0])
         time.sleep(0.1)
@@ -187,7 +181,7 @@ def update_index(repo: Path, index: Path, entries: Mapping[str, tuple[str, str |
 
 
 def _work(repo: Path) -> Path:
-    return git_dir(repo) / "nugget" / "work"
+    return git.git_dir(repo) / "nugget" / "work"
 
 
 def _finish(repo: Path) -> None:
@@ -198,14 +192,15 @@ def _finish(repo: Path) -> None:
         first, *rest = (RefChange(*ref) for ref in named)
         _drop_stale_locks(repo, since=intent.stat().st_mtime)
         if _reached(repo, first):
-            for home, name, line in lines:
-                files.append_line(Path(home) / "ledger" / name, line, once=True)
+            for *_, name, line in lines:  # older ones name the home, too
+                if name in _LEDGERS:
+                    files.append_line(read_environment().home / "ledger" / name, line, once=True)
             if checkout:
                 _hold_index(repo, intent.parent)
                 changed = _changed_files(repo, first)
                 _place(repo, intent.parent, changed)
                 _stage_index(repo, intent.parent, changed)
-                (intent.parent / "index").replace(git_dir(repo) / "index")
+                (intent.parent / "index").replace(git.git_dir(repo) / "index")
             for change in rest:
                 if not _reached(repo, change):
                     with suppress(ConflictError):  # moved on by the user meanwhile
@@ -217,20 +212,20 @@ def _drop(repo: Path) -> None:
     """Remove all temporary files: the intent first, and `index.lock` before the file that marks it as ours."""
     work = _work(repo)
     (work / "intent.json").unlink(missing_ok=True)
-    lock = git_dir(repo) / "index.lock"
+    lock = git.git_dir(repo) / "index.lock"
     with suppress(FileNotFoundError):
         if lock.samefile(work / "mark"):
             lock.unlink()
     shutil.rmtree(work, ignore_errors=True)
 
 
-def _changed_files(repo: Path, change: RefChange) -> list[Change]:
-    return changes(repo, change.expect or EMPTY_TREE, change.new) if change.new else []
+def _changed_files(repo: Path, change: RefChange) -> list[git.Change]:
+    return git.changes(repo, change.expect or git.EMPTY_TREE, change.new) if change.new else []
 
 
 def _reached(repo: Path, change: RefChange) -> bool:
     """Return True if a branch is where a change puts it: at its commit or a descendant of that, or deleted."""
-    exists = resolve(repo, change.ref) is not None
+    exists = git.resolve(repo, change.ref) is not None
     if change.new is None or not exists:
         return change.new is None and not exists
     return start(repo, ("merge-base", "--is-ancestor", change.new, change.ref)).returncode == 0
@@ -240,7 +235,8 @@ def _drop_stale_locks(repo: Path, *, since: float) -> None:
     """Delete the branch locks that a killed `git update-ref` of ours left."""
 
     def young() -> set[tuple[Path, int]]:
-        found = {(lock, lock.lstat()) for lock in lock_files(repo) if lock.name not in ("index.lock", "config.lock")}
+        kept = ("index.lock", "config.lock")
+        found = {(lock, lock.lstat()) for lock in git.lock_files(repo) if lock.name not in kept}
         return {(lock, status.st_ino) for lock, status in found if status.st_mtime >= since}
 
     with suppress(FileNotFoundError):
@@ -252,7 +248,7 @@ def _drop_stale_locks(repo: Path, *, since: float) -> None:
 
 def _hold_index(repo: Path, work: Path) -> None:
     """Take git's own index lock as a link to a file of ours, so that a stale one is recognised."""
-    mark, lock = work / "mark", git_dir(repo) / "index.lock"
+    mark, lock = work / "mark", git.git_dir(repo) / "index.lock"
     mark.touch()
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -287,7 +283,7 @@ def _moved(change: RefChange) -> ConflictError:
     return ConflictError(f"{name} moved meanwhile; nothing was changed.", hint="Try again.")
 
 
-def _refuse_uncommitted(repo: Path, changed: Sequence[Change]) -> None:
+def _refuse_uncommitted(repo: Path, changed: Sequence[git.Change]) -> None:
     """Raise ConflictError if a file matches neither its old nor its new state, or cannot be written."""
     now, index = _files_now(repo, changed), _index_now(repo)
     for path in now:
@@ -300,7 +296,7 @@ def _refuse_uncommitted(repo: Path, changed: Sequence[Change]) -> None:
         raise uncommitted(dirty)
 
 
-def _files_now(repo: Path, changed: Sequence[Change]) -> dict[str, str | None]:
+def _files_now(repo: Path, changed: Sequence[git.Change]) -> dict[str, str | None]:
     """Return the blob id of each file in the checkout, None for absent ones."""
     found: dict[str, str | None] = dict.fromkeys(change.path for change in changed)
     regular: list[str] = []
@@ -328,30 +324,30 @@ def _index_now(repo: Path) -> dict[str, str]:
     return found
 
 
-def _stage(repo: Path, work: Path, changed: Sequence[Change]) -> None:
+def _stage(repo: Path, work: Path, changed: Sequence[git.Change]) -> None:
     """Write the contents of the new files, by their ids, into the work folder."""
     named = {change.after: change for change in changed if change.after and not (work / change.after).exists()}
-    for (blob, change), content in zip(named.items(), read_objects(repo, [*named]), strict=True):
+    for (blob, change), content in zip(named.items(), git.read_objects(repo, [*named]), strict=True):
         if content is None or change.mode not in ("100644", "100755"):
             hint = "`git pull` in the brain brings it in."
             raise GitError(f"{change.path} is not a plain file in the new commit; nothing was changed.", hint=hint)
         _write(work, blob, content)
 
 
-def _stage_index(repo: Path, work: Path, changed: Sequence[Change]) -> None:
+def _stage_index(repo: Path, work: Path, changed: Sequence[git.Change]) -> None:
     """Write the new index into the work folder; entries that the user changed meanwhile stay."""
     index = _index_now(repo)
     known = [change for change in changed if index.get(change.path) in (change.before, change.after)]
     (work / "index.lock").unlink(missing_ok=True)
     with suppress(FileNotFoundError):
-        shutil.copy(git_dir(repo) / "index", work / "index")
+        shutil.copy(git.git_dir(repo) / "index", work / "index")
     update_index(repo, work / "index", {change.path: (change.mode, change.after) for change in known})
     # Without this, git would read each of these files again to compare it.
     variables = {"GIT_INDEX_FILE": str(work / "index")}
     start(repo, ("update-index", "-q", "--refresh"), variables=variables, settings=DURABLE)
 
 
-def _place(repo: Path, work: Path, changed: Sequence[Change]) -> None:
+def _place(repo: Path, work: Path, changed: Sequence[git.Change]) -> None:
     """Update the files of the checkout, deletions first; files that the user changed meanwhile stay."""
     now = _files_now(repo, changed)
     behind = [change for change in changed if now[change.path] == change.before]

@@ -66,8 +66,7 @@ def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain, home, pr
     title, body, trailers = parse_message(branch.message)
     assert title == f"{RETRY.title}, and 1 more"
     assert trailers["Nugget-Session"] == session
-    row = "| `domains/coding/patterns/retry-only-idempotent-calls.md` | pattern | coding | 0.70 | because of "
-    assert row in body
+    assert "| `domains/coding/patterns/retry-only-idempotent-calls.md` | pattern | coding | 0.70 | because of " in body
 
 
 @pytest.mark.proves("CAPTURE-ONCE")
@@ -92,8 +91,7 @@ def test_a_near_duplicate_is_proposed_as_an_edit_of_the_file_that_is_there(brain
     write_transcript(transcript, [("Why?", RETRY.title)])
     news = replace(RETRY, body="Reconcile payments nightly: webhooks from the provider may be lost for hours.")
     capture = capture_into(brain, home, ScriptedExtraction([news]), similar=lambda asked: [(known, 0.91)])
-    result = capture_transcript(transcript, *capture)
-    ((edited, text),) = files_on(brain, result).items()
+    ((edited, text),) = files_on(brain, capture_transcript(transcript, *capture)).items()
     assert edited == KNOWN_PATH and known.body.strip() in text
     assert text.rstrip().endswith("webhooks from the provider may be lost for hours.")
     assert before == (brain / KNOWN_PATH).read_text("utf-8")
@@ -153,8 +151,7 @@ def test_a_deleted_transcript_is_captured_from_the_archive(brain, home, projects
     with pytest.raises(GitError):
         capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([]))[0], broken)  # type: ignore[arg-type]
     transcript.unlink()
-    result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction([RETRY])))
-    assert result.branch is not None
+    assert capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction([RETRY]))).branch is not None
     with pytest.raises(TranscriptError):
         capture_transcript(projects / "never-there.jsonl", *capture_into(brain, home, ScriptedExtraction([])))
 
@@ -213,8 +210,7 @@ def compared(known: Unit, *units: Unit, likeness: float = 0.0) -> tuple[tuple[Pr
 )
 def test_a_later_choice_that_rejects_an_earlier_one_supersedes_it(before, after, rejected, likeness):
     known = unit_of(before)
-    made = compared(known, unit_of(after, instead_of=rejected), likeness=likeness)
-    new, marked = made[0]
+    new, marked = compared(known, unit_of(after, instead_of=rejected), likeness=likeness)[0]
     assert new.is_new and new.unit.related == (Relation(id=known.id, relation=RelationType.SUPERSEDES),)
     assert marked.path == known.path and f"superseded_by: {new.unit.id}" in marked.text
 

@@ -176,8 +176,7 @@ def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(shop, bra
     (change,) = result["changes"]
     assert change["path"] == "domains/coding/auth/decisions/chose-ed25519-over-rsa-for-signing-tokens.md"
     assert shell(brain, "rev-parse", "HEAD") == head and shell(brain, "status", "--porcelain") == ""
-    text = shell(brain, "show", f"{result['branch']}:{change['path']}")
-    unit = parse(text, path=change["path"]).unit
+    unit = parse(shell(brain, "show", f"{result['branch']}:{change['path']}"), path=change["path"]).unit
     assert unit is not None and unit.scope is not None
     assert (unit.scope.repo, unit.scope.path, unit.scope.symbol) == (shop.workspace_id, "src/auth.ts", "login")
     assert unit.evidence[0].quote == "sign the tokens with something fast"

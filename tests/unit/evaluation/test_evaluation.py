@@ -55,8 +55,7 @@ def write_golden(brain: Path, text: str, name: str = "golden.yaml") -> Path:
 
 @pytest.mark.proves("EVAL-METRICS")
 def test_metrics_are_those_of_a_worked_example():
-    found = ["x", "a", "y", "b", *"0123456", "c"]
-    values = metrics(found, {"a": 1.0, "b": 1.0, "c": 1.0})
+    values = metrics(["x", "a", "y", "b", *"0123456", "c"], {"a": 1.0, "b": 1.0, "c": 1.0})
     assert values["recall@5"] == values["recall@10"] == pytest.approx(2 / 3)
     assert values["mrr@10"] == 0.5
     gained = 1 / math.log2(3) + 1 / math.log2(5)
@@ -260,5 +259,4 @@ def event(kind: EventKind, text: str, minutes: float, **values: Any) -> Event:
 def test_use_is_a_later_citation_or_an_edit_of_what_the_unit_is_about(later, used):
     session = Session(id="s", agent="claude-code", path="", events=(later,))
     entries = [entry("q", units=(("pattern/retry", 0.9), ("bug/pay", 0.5)))]
-    found = uses_in(session, entries, scope_of={"bug/pay": "src/pay"}.get)
-    assert [(unit, how) for _, unit, how in found] == used
+    assert [(unit, how) for _, unit, how in uses_in(session, entries, scope_of={"bug/pay": "src/pay"}.get)] == used

@@ -66,8 +66,7 @@ def test_the_other_examples_resume_override_shorten_and_do_without_working_notes
 
 @pytest.mark.proves("EVI-WALKTHROUGH", "EVI-EXPLAIN")
 def test_the_fifth_example_explains_itself(walked):
-    bundle = walked.ask(SESSION, "why did it fail")
-    shown = bundle_json(bundle, explain=True)
+    shown = bundle_json(walked.ask(SESSION, "why did it fail"), explain=True)
     assert shown["explain"]["selected_count"] == len(shown["selected_evidence"]) > 0
     assert shown["explain"]["candidate_count"] >= shown["explain"]["selected_count"]
     assert shown["explain"]["profile"]["category_caps"] == PROFILES["debug"].caps

@@ -151,8 +151,7 @@ def test_a_unit_whose_quote_is_not_in_the_session_is_dropped(quotes, llm, server
 )
 def test_what_a_hostile_unit_names_reaches_no_file_as_it_is(hostile, llm, server):
     server.script(reply(unit(**hostile)))
-    extraction = extract(llm)
-    [(path, file)] = written(extraction).items()
+    [(path, file)] = written(extract(llm)).items()
     parsed = knowledge.parse(file, path=path)
     assert parsed.unit is not None, parsed.problems
     assert path.startswith("domains/") and ".." not in path and "\\" not in path and ".git" not in path
@@ -268,8 +267,7 @@ def test_no_session_costs_more_than_its_cap(max_usd, llm, server, environment):
         return replace(one_unit_a_window(request), usage=usage)
 
     server.default = greedy
-    poor = Settings(llm_max_usd_per_session=max_usd)
-    extraction = extract(llm, long_session(60, chars=8000), settings=poor)
+    extraction = extract(llm, long_session(60, chars=8000), settings=Settings(llm_max_usd_per_session=max_usd))
     assert 0 < extraction.usd <= max_usd and extraction.proposals
 
 
@@ -308,8 +306,7 @@ def test_an_update_becomes_an_edit_of_the_file_that_is_there(llm, server):
     brain = KnownBrain(files=dict.fromkeys(files, "blob"), read=files.get, similar=lambda unit: [], today=NOW.date())
     added = f"{BODY} Turn off body parsing in the framework for this route, or sign a canonical form."
     server.script(reply(unit(body=added, relations=[{"number": 1, "relation": "updates"}])))
-    extraction = extract(llm, nearest=lambda query: [known])
-    [(path, file)] = written(extraction, brain=brain).items()
+    [(path, file)] = written(extract(llm, nearest=lambda query: [known]), brain=brain).items()
     assert path == known.path
     assert "It is a matter of bytes." in file and "sign a canonical form" in file
 
@@ -343,8 +340,7 @@ def nuggets_reply(*entries: Any) -> Any:
 
 def extracted(environment: Environment, llm: LLM | None, **changed: Any) -> ExtractedSession:
     given: dict[str, Any] = {"home": environment.home, "settings": Settings(), "now": LATER, "llm": llm}
-    found = list(find_sessions(environment, ["claude-code"]))
-    [outcome] = extract_sessions(found, Extractor(**{**given, **changed}))
+    [outcome] = extract_sessions(list(find_sessions(environment, ["claude-code"])), Extractor(**{**given, **changed}))
     return outcome
 
 

@@ -62,8 +62,7 @@ def test_a_folder_becomes_a_branch_that_is_reviewed_and_accepted(brain, home, tm
     assert leak is not None and leak.origin is Origin.IMPORTED and leak.session is None
     (evidence,) = leak.evidence
     assert evidence.session == "shop/Coding/Go/leak.md:6" and evidence.quote.startswith("A goroutine that waits")
-    accepted = accept(brain, now=NOW)
-    assert len(accepted.files) == 4 and (brain / "domains/coding/go/bugs/leak.md").exists()
+    assert len(accept(brain, now=NOW).files) == 4 and (brain / "domains/coding/go/bugs/leak.md").exists()
     for path in files:
         parsed = knowledge.parse((brain / path).read_text(), path=path)
         assert parsed.unit is not None and parsed.problems == ()
@@ -75,8 +74,7 @@ def test_the_same_notes_are_proposed_once_whatever_became_of_them(brain, home, t
     first = bring_in(folder, brain, home)
     again = bring_in(folder, brain, home)
     assert (again.branch, again.changes, again.known) == (None, (), 4), "they wait for review"
-    gone = review.Decision(reject=["decision/implement-as-shell-scripts"])
-    review.decide(brain, None, gone, home=home, now=NOW)
+    review.decide(brain, None, review.Decision(reject=["decision/implement-as-shell-scripts"]), home=home, now=NOW)
     accept(brain, first.branch, now=NOW)
     (folder / "leak.md").rename(folder / "renamed.md")
     moved = bring_in(folder.rename(tmp_path / "elsewhere"), brain, home)

@@ -33,8 +33,7 @@ def ids_for(brain: Path, question: str) -> list[str]:
 @pytest.mark.proves("SYNC-FIRST", "BRAIN-CODING-NOT-COOKING")
 def test_a_first_sync_indexes_every_unit_and_finds_coding_not_cooking(brain, model):
     result = sync(brain, read_environment(), embedder=model)
-    files = len(list(brain.glob("domains/**/*.md")))
-    assert (result.added, result.unchanged, result.problems) == (files, 0, ())
+    assert (result.added, result.unchanged, result.problems) == (len(list(brain.glob("domains/**/*.md"))), 0, ())
     with Brain(brain) as opened:
         bundle = opened.ask("cache invalidation")
     assert bundle.hits[0].unit.id == "concept/cache-invalidation"
@@ -45,7 +44,7 @@ def test_a_first_sync_indexes_every_unit_and_finds_coding_not_cooking(brain, mod
 def test_added_modified_moved_and_removed_files_are_followed_and_only_new_text_is_embedded(brain, model):
     run = lambda: sync(brain, read_environment(), embedder=model)  # noqa: E731
     run()
-    with closing(Index(index_folder(brain, read_environment()) / "index.db")) as index:
+    with closing(Index(index_folder(brain, read_environment().home) / "index.db")) as index:
         version = index.connection.execute("PRAGMA data_version").fetchone()
         assert not run().changed
         assert index.connection.execute("PRAGMA data_version").fetchone() == version, "nothing is written"
@@ -83,8 +82,7 @@ def test_a_deleted_index_gives_the_same_answers_after_and_embeds_nothing_twice(b
     before = answers()
     for file in (brain / ".nugget").glob("index.db*"):
         file.unlink()
-    result = synced()
-    assert result.embedded == 0
+    assert synced().embedded == 0
     for old, new in zip(before, answers(), strict=True):
         assert [(h.unit, h.score, h.chunks) for h in old.hits] == [(h.unit, h.score, h.chunks) for h in new.hits]
 
@@ -135,7 +133,7 @@ def test_of_two_files_with_one_id_the_first_path_has_it_and_the_other_is_named(b
 def test_a_brain_that_cannot_be_written_gets_its_index_elsewhere(brain, model):
     (brain / ".nugget").write_text("a file where the folder would be: nothing can be written below it")
     assert sync(brain, read_environment(), embedder=model).added
-    folder = index_folder(brain, read_environment())
+    folder = index_folder(brain, read_environment().home)
     assert folder.is_relative_to(read_environment().home)
     assert folder.stat().st_mode & 0o077 == folder.parent.stat().st_mode & 0o077 == 0
     assert ids_for(brain, "cache invalidation")[0] == "concept/cache-invalidation"
@@ -195,8 +193,7 @@ def test_a_model_switch_embeds_everything_again_while_the_old_index_serves(brain
 
 @pytest.mark.proves("SYNC-NO-VECTORS")
 def test_when_vectors_cannot_be_had_text_is_indexed_and_vectors_follow_later(brain, model):
-    failing = OtherModel(model, fail_after=20)
-    result = sync(brain, read_environment(), embedder=failing)
+    result = sync(brain, read_environment(), embedder=OtherModel(model, fail_after=20))
     assert result.without_vectors == "no more vectors"
     with Brain(brain, settings=Settings(embedding_model="none")) as opened:
         bundle = opened.ask("cache invalidation", fresh=False)

@@ -88,8 +88,7 @@ def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(t
     assert one.name == other.name == "shop"
     assert other.root == tmp_path / "other place"
     renamed = find_workspace(other.root.rename(tmp_path / "renamed"))
-    gone = find_workspace(renamed.root / ".claude/worktrees/agent-1")
-    assert one.identity == renamed.identity == gone.identity
+    assert one.identity == renamed.identity == find_workspace(renamed.root / ".claude/worktrees/agent-1").identity
 
 
 @pytest.mark.proves("PROVENANCE-BAD-INPUT")

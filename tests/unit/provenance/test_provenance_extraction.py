@@ -222,8 +222,7 @@ def test_secrets_private_text_and_excluded_projects_leave_no_trace(agent, isolat
 def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree(agent, nugget, tmp_path, monkeypatch):
     agent.prompt("Repair the login of the shop")
     agent.edit("src/auth.py", "None", "1")
-    elsewhere = make_repository(tmp_path / "blog")
-    foreign = Agent(repo=elsewhere, claude_config=agent.claude_config)
+    foreign = Agent(repo=make_repository(tmp_path / "blog"), claude_config=agent.claude_config)
     foreign.prompt("Write about the login of the shop")
     broken = agent.transcript.with_name("b0000000-0000-4000-8000-000000000000.jsonl")
     broken.write_text("this is no transcript\n")
@@ -316,8 +315,7 @@ def test_hostile_lines_are_reported_and_nothing_of_them_lands_anywhere_else(tmp_
         {"kind": "nugget", "id": "x-1", "type": "caveat", "summary": "same id", "confidence": 1, "session": "z"},
         {"kind": "touch", "path": "../up", "action": "created"},
     ]
-    text = "\n".join(["{torn", *map(json.dumps, lines), "[]", "\0"])
-    done = take_in(tmp_path / "home", text)
+    done = take_in(tmp_path / "home", "\n".join(["{torn", *map(json.dumps, lines), "[]", "\0"]))
     assert (done["sessions"], done["new"], len(done["problems"])) == (1, 2, 5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
     [kept] = stored(tmp_path / "home")
@@ -333,8 +331,7 @@ def test_the_commands_write_a_file_and_read_it_back(isolated_home, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     assert run(["nuggets", "export", "out.jsonl", "--all"]) == 0
     assert run(["nuggets", "export", "--all"]) == 0
-    shown = capsys.readouterr()
-    assert shown.out == (tmp_path / "out.jsonl").read_text("utf-8")
+    assert capsys.readouterr().out == (tmp_path / "out.jsonl").read_text("utf-8")
     monkeypatch.setenv("NUGGET_HOME", str(tmp_path / "other"))
     assert run(["nuggets", "import", "out.jsonl"]) == 0
     assert capsys.readouterr().out == "1 session: 1 nugget new, 0 known already.\n"

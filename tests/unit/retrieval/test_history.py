@@ -44,8 +44,7 @@ class World:
         self, query: str, *, since: date | None = None, until: date | None = None, sessions: tuple[str, ...] = (),
         source: SourceName = SourceName.SESSIONS, **more: Any,
     ) -> list[Hit]:  # fmt: skip
-        filter_ = Filter(since=since, until=until, sessions=sessions)
-        asked = SearchQuery(given=query, text=query, filter=filter_)
+        asked = SearchQuery(given=query, text=query, filter=Filter(since=since, until=until, sessions=sessions))
         return search_history(self.connection, asked, source, today=TODAY, **more)
 
     def found(self, query: str, **more: Any) -> list[str]:
@@ -188,8 +187,7 @@ def test_history_can_be_switched_off_and_is_forgotten_then(world):
     off = Settings(history_enabled=False)
     assert world.sync(off).removed == 1
     assert world.found("lighthouse") == [] and world.sync(off).changed is False
-    vocabulary = "CREATE VIRTUAL TABLE temp.words USING fts5vocab (main, 'events_fts', 'row')"
-    world.connection.execute(vocabulary)
+    world.connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab (main, 'events_fts', 'row')")
     assert world.connection.execute("SELECT count(*) FROM temp.words").fetchone() == (0,)
 
 

@@ -85,8 +85,7 @@ def test_a_question_finds_what_says_it_in_another_word(handbook, question, unit)
 
 @pytest.mark.proves("SEARCH-SAVED")
 def test_a_saved_query_is_searched_by_its_name_and_narrowed(tmp_path, handbook):
-    saved = ("off=paid type:concept", "off=never the second")
-    chosen = Settings(retrieval_searches=saved, embedding_model="none")
+    chosen = Settings(retrieval_searches=("off=paid type:concept", "off=never the second"), embedding_model="none")
     with Brain(handbook, settings=chosen) as brain:
         assert ids(brain.search("@off")) == ["concept/vacation"]
         assert not ids(brain.search("@off until:1999-01-01"))
@@ -192,8 +191,7 @@ def test_a_superseded_unit_is_labelled_and_stands_behind_what_replaced_it(asked)
     bundle = asked.ask("where do we keep login sessions", fresh=False, now=NOW)
     found = ids(bundle)
     assert found.index("decision/sessions-in-postgres") < found.index("decision/redis-for-sessions")
-    old = bundle.hits[found.index("decision/redis-for-sessions")]
-    assert old.stale_reason is StaleReason.SUPERSEDED
+    assert bundle.hits[found.index("decision/redis-for-sessions")].stale_reason is StaleReason.SUPERSEDED
 
 
 def failing(question: str, candidates: Sequence[Hit]) -> list[float]:

@@ -208,8 +208,7 @@ def test_a_subagents_events_stand_behind_the_call_that_started_it(shared_data):
     (file,) = (shared_data / "transcripts/claude-code-2.1.329/subagent").glob("*.jsonl")
     session = read_session(file)
     agents = [event.agent_id for event in session.events]
-    first = agents.index("a3bee99966853aa97")
-    assert session.events[first - 1].tool in ("Agent", "Task")
+    assert session.events[agents.index("a3bee99966853aa97") - 1].tool in ("Agent", "Task")
     assert agents[-1] is None, "the main agent has the last word"
 
 
@@ -270,8 +269,7 @@ def test_every_form_of_apply_patch_becomes_its_edits(tmp_path, form):
 
 def test_compressed_codex_rollouts_are_read(tmp_path):
     packed = tmp_path / f"rollout-2026-02-11T05-53-33-{CODEX_ID}.jsonl.zst"
-    plain = lines(tmp_path / "new.jsonl", META, said("add a retry"))
-    packed.write_bytes(zstd.compress(plain.read_bytes()))
+    packed.write_bytes(zstd.compress(lines(tmp_path / "new.jsonl", META, said("add a retry")).read_bytes()))
     assert shown(read_any(packed)) == ["prompt user: add a retry"]
     packed.write_bytes(packed.read_bytes()[:30])
     assert read_any(packed).events == (), "torn: what can be unpacked counts"

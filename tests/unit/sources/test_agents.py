@@ -183,8 +183,7 @@ def test_sessions_in_cursors_database_are_found_and_read(tmp_path):
         listed = json.dumps({"allComposers": [{"composerId": "c1"}]})
         own.execute("INSERT INTO ItemTable VALUES ('composer.composerData', ?)", (listed,))
         own.commit()
-    environment = read_environment({"HOME": str(tmp_path)})
-    found = {file.id: file for file in find_sessions(environment)}
+    found = {file.id: file for file in find_sessions(read_environment({"HOME": str(tmp_path)}))}
     assert sorted(found) == ["c1", "c2"]
     session = read_any(found["c1"])
     assert (session.agent, session.title, session.cwd) == ("cursor", "Retry payments", "/srv/my shop")

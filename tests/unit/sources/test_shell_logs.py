@@ -30,15 +30,13 @@ def lines_of(file: Path, *, now_ms: int = LATER_MS) -> list[LogLine]:
 @pytest.mark.proves("EVI-SHELL-TORN")
 def test_a_torn_last_line_waits_for_its_end(tmp_path):
     log, out = tmp_path / "events.jsonl", tmp_path / "stderr.log"
-    whole = event(5, "command.end", exit=1)
-    log.write_text(event(4, "command.start", cmd="x") + whole[:20])
+    log.write_text(event(4, "command.start", cmd="x") + event(5, "command.end", exit=1)[:20])
     events, malformed = read_events(log)
     assert events == [(4, "command.start", {"cmd": "x"})] and malformed == 0
     out.write_text("done\nerror: half a li")
     now_ms = int(out.stat().st_mtime * 1000)
     assert [text for _, text, _ in lines_of(out, now_ms=now_ms)] == ["done"]
-    rested = lines_of(out, now_ms=now_ms + 60_000)
-    assert [text for _, text, _ in rested] == ["done", "error: half a li"]
+    assert [text for _, text, _ in lines_of(out, now_ms=now_ms + 60_000)] == ["done", "error: half a li"]
 
 
 @pytest.mark.proves("EVI-SHELL-TERMINAL")

@@ -73,8 +73,7 @@ def test_a_key_lets_one_browser_in_once(shown):
     assert shown.get("/").status_code == 401
     assert shown.get("/enter?key=wrong").status_code == 401
     assert shown.get(f"/enter?key={key}").status_code == 200
-    cookie = shown.client.cookies[f"nugget-{PORT}"]
-    assert cookie != key
+    assert shown.client.cookies[f"nugget-{PORT}"] != key
     shown.client.cookies.clear()
     assert shown.get(f"/enter?key={key}").status_code == 401
     shown.client.cookies[f"nugget-{PORT}"] = "x" * 43
