@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nugget.extraction import phrases, titles
 from nugget.extraction.claims import Claim, SessionClaims, continued, is_confirmed, is_usable, said_about_pick, words_of
@@ -31,6 +31,7 @@ _FIXES = phrases.any_of(
     r"(?:the )?(?:fix|solution)\b|(?:add|fix|us|chang|replac|remov|pass|filter|increas|skip|check|collaps|rais|upgrad)"
     r"(?:e|es|s|ed|d|ing)? "
 )
+_OFFERED = phrases.any_of(r"\b(?:ways?|options?|choices?|alternatives?) (?P<purpose>(?:to|for) [^:;,.?()]{8,60}):")
 _HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
 _SLOTS = {
     KnowledgeType.BUG: ("Problem", "Cause", "Fix"),
@@ -75,7 +76,8 @@ class Draft:
         is_choice = found["decided"] or found["instead"] or self.anchor.sentence.channel is not Channel.REPLY
         slots: dict[str, list[str]] = {_HEADS.get(self.kind, "") if is_choice else "": [claim]}
         if self.kind is KnowledgeType.BUG:
-            is_fix = _FIXES.match(self.statement) or (found["fix"] and not found["cause"])
+            asked = found["fix"] or re.search(r"\b(?:must|ha(?:s|ve) to) ", self.statement)
+            is_fix = _FIXES.match(self.statement) or (asked and not found["cause"])
             slots = {"Fix" if is_fix else "Cause" if found["cause"] else "Problem": [self.statement]}
         elif because:
             slots["Because" if self.kind is KnowledgeType.BELIEF else "Why"] = [because]
@@ -105,6 +107,17 @@ def drafts_of(session: SessionClaims) -> list[Draft]:
             made.append(draft)
     _compare(made)
     return made
+
+
+def with_purpose(draft: Draft, session: SessionClaims) -> Draft:
+    """Return a choice such as `Use PostgreSQL` with the purpose for which it was offered, if the offer says so."""
+    name = draft.title.removeprefix("Use ")
+    offers = session.claims[: draft.anchor.number] if name != draft.title and " " not in name else ()
+    for other in reversed(offers):
+        offered = _OFFERED.search(other.sentence.text) if name in other.sentence.text else None
+        if offered and len(title := f"{draft.title} {offered['purpose']}") <= titles.TITLE_CHARS:
+            return replace(draft, title=title, statement=draft.statement.replace(draft.title, title, 1))
+    return draft
 
 
 def _compare(made: Sequence[Draft]) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from nugget.errors import EmbeddingUnavailable
 from nugget.extraction import phrases, titles
 from nugget.extraction.claims import Claim, SessionClaims, claims_of, is_confirmed, word_features
-from nugget.extraction.drafts import Draft, drafts_of
+from nugget.extraction.drafts import Draft, drafts_of, with_purpose
 from nugget.extraction.episodes import Turn, picked
 from nugget.extraction.proposals import Proposal, domain_of, edited_files, language_of, project_of
 from nugget.extraction.speech import Channel
@@ -112,7 +112,7 @@ def trained() -> Judge:
 def extract_offline(session: Session, *, now: datetime) -> list[Proposal]:
     """Propose units from a redacted session, the most trusted first."""
     read = claims_of(tuple(without_recalled(session.events)))
-    units = [_proposal(draft, read, session, now) for draft in select(drafts(read), read)]
+    units = [_proposal(with_purpose(draft, read), read, session, now) for draft in select(drafts(read), read)]
     return list({proposal.unit.id: proposal for proposal in reversed(units)}.values())[::-1]
 
 
