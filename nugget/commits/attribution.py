@@ -125,8 +125,14 @@ def staged_files(repo: Path, *, variables: Mapping[str, str] | None) -> tuple[St
         hint = "Commit it in parts, or write the message yourself."
         raise GitError("The staged change is larger than 64 MB.", hint=hint)
     # No line of content begins with `diff --git`.
-    sections = ("\n" + patch.decode("utf-8", "replace")).split("\ndiff --git ")[1:]
-    return tuple(_staged(*entry, section.split("\n")) for entry, section in zip(entries, sections, strict=True))
+    sections = iter(("\n" + patch.decode("utf-8", "replace")).split("\ndiff --git ")[1:])
+    found = []
+    for entry in entries:
+        section = next(sections)
+        if entry[0] == "T":  # of a file that becomes a link, git shows the end and the beginning
+            section += "\n@@" + next(sections).partition("\n@@")[2]
+        found.append(_staged(*entry, section.split("\n")))
+    return tuple(found)
 
 
 def _staged(status: str, mode: str, path: str, previous: str | None, section: list[str]) -> StagedFile:

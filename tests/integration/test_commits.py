@@ -42,9 +42,9 @@ def test_auto_commits_with_session_attribution_and_co_author(command, repo, agen
 def test_dry_run_prints_and_commits_nothing_and_the_editor_has_the_last_word(command, repo, agent, tmp_path):
     work(agent)
     git(repo, "add", "-A")
-    before = git(repo, "rev-parse", "HEAD")
+    git(repo, "update-index", "--cacheinfo", f"120000,{git(repo, 'rev-parse', 'HEAD:README.md').strip()},README.md")
     shown = run(command, repo, "commit", "--dry-run", "--offline")
-    assert shown.stdout.startswith("feat(client): add a retry") and git(repo, "rev-parse", "HEAD") == before
+    assert shown.stdout.startswith("feat(client): add a") and "T\tREADME" in git(repo, "diff", "--cached", "--raw")
     editor = program(tmp_path / "editor", "sed -i '1s/.*/feat: my own words/' \"$1\"")
     refused = run(command, repo, "commit", GIT_EDITOR="false")
     assert refused.returncode == 1 and "Nothing was committed" in refused.stderr
