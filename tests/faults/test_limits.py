@@ -12,7 +12,7 @@ from logs import ShellLogs
 from sessions import write_transcript
 
 from nugget.brain.knowledge_file import MAX_RELATIONS, parse
-from nugget.markdown import MAX_CHUNKS, MAX_LINES, chunk_markdown, left_out, title_of
+from nugget.markdown import MAX_CHUNKS, MAX_LINES, chunk_markdown, size_problem, title_of
 from nugget.models import SourceName
 from nugget.sources.notes import MAX_LINKS, read_note
 
@@ -51,7 +51,7 @@ def test_no_body_holds_the_parser(body):
     chunks = chunk_markdown(body, title="Huge")
     assert 0 < len(chunks) <= MAX_CHUNKS
     lines = body.count("\n") + 1
-    assert bool(left_out(body)) == (lines > MAX_LINES or len(chunks) == MAX_CHUNKS)
+    assert bool(size_problem(body)) == (lines > MAX_LINES or len(chunks) == MAX_CHUNKS)
 
 
 @pytest.mark.proves("LIMIT-FILE")
