@@ -127,7 +127,7 @@ def staged_files(repo: Path, *, variables: Mapping[str, str] | None) -> tuple[St
     # No line of content begins with `diff --git`.
     sections = iter(("\n" + patch.decode("utf-8", "replace")).split("\ndiff --git ")[1:])
     found = []
-    for entry in entries:
+    for entry in (one for one in entries if one[0] != "U"):  # an unmerged file has no patch
         section = next(sections)
         if entry[0] == "T":  # of a file that becomes a link, git shows the end and the beginning
             section += "\n@@" + next(sections).partition("\n@@")[2]

@@ -62,16 +62,16 @@ def test_what_cannot_be_committed_is_said_in_one_sentence(command, repo, tmp_pat
         assert done.returncode == 1 and "Traceback" not in done.stderr
         return done.stderr
 
-    (tmp_path / "plain").mkdir()
-    assert "is not in a git repository" in refusal(tmp_path / "plain")
+    assert "is not in a git repository" in refusal(tmp_path)
     git(tmp_path, "init", "-q", "--bare", "bare.git")
     assert "bare repository" in refusal(tmp_path / "bare.git")
     assert "Nothing is staged" in refusal(repo)
-    git(repo, "checkout", "-q", "-b", "side")
+    change_by_hand(repo, "a.txt", "main\n", at=datetime.now(UTC))
+    git(repo, "checkout", "-q", "-b", "side", "HEAD~1")
     change_by_hand(repo, "a.txt", "side\n", at=datetime.now(UTC))
-    git(repo, "checkout", "-q", "main")
-    change_by_hand(repo, "b.txt", "main\n", at=datetime.now(UTC))
-    git(repo, "merge", "-q", "--no-commit", "side")
+    run(Path("git"), repo, "merge", "main")
+    assert "Nothing is staged" in refusal(repo)  # but a conflict
+    git(repo, "add", "-A")
     assert "under way: git has a message for it" in refusal(repo)
 
 
