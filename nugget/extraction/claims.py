@@ -82,7 +82,7 @@ class SessionClaims:
     weights: Mapping[str, float]
 
     def near(self, one: Claim) -> Iterator[tuple[Claim, float, bool]]:
-        """Yield the other claims, in order, that share a word with a claim or stand next to it, which is told last."""
+        """Yield the claims that share a word with one or stand close to it, with their likeness and closeness."""
         numbers = {number for word in one.words for number in self.holders[word]}
         numbers.update(range(max(0, one.number - 2), min(one.number + 3, len(self.claims))))
         for other in (self.claims[number] for number in sorted(numbers - {one.number})):

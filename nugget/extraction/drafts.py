@@ -76,8 +76,8 @@ class Draft:
         is_choice = found["decided"] or found["instead"] or self.anchor.sentence.channel is not Channel.REPLY
         slots: dict[str, list[str]] = {_HEADS.get(self.kind, "") if is_choice else "": [claim]}
         if self.kind is KnowledgeType.BUG:
-            asked = found["fix"] or re.search(r"\b(?:must|ha(?:s|ve) to) ", self.statement)
-            is_fix = _FIXES.match(self.statement) or (asked and not found["cause"])
+            is_remedy = found["fix"] or re.search(r"\b(?:must|ha(?:s|ve) to) ", self.statement)
+            is_fix = _FIXES.match(self.statement) or (is_remedy and not found["cause"])
             slots = {"Fix" if is_fix else "Cause" if found["cause"] else "Problem": [self.statement]}
         elif because:
             slots["Because" if self.kind is KnowledgeType.BELIEF else "Why"] = [because]

@@ -125,7 +125,7 @@ class Forge(Protocol):
             self._label(number, labels)
 
     def close_pull(self, number: int, *, comment: str) -> PullRequest:
-        """Close a pull request, and say why in a comment; one that is no longer open is left as it is.
+        """Close an open pull request, with a comment that gives the reason.
 
         It is closed first, so that a retry after a failure does not add a second comment.
         """

@@ -17,7 +17,8 @@ _LOOKED_AT = 160
 
 _LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
 _WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) for part in _LISTS[:5])
-SAYS, VERBS, PASSWORD_STEMS = ([word.encode().decode("latin-1") for word in _LISTS[n].split()] for n in (5, 6, 9))
+_SAYS, _VERBS, PASSWORD_STEMS = ([word.encode().decode("latin-1") for word in _LISTS[n].split()] for n in (5, 6, 9))
+SAYS, VERBS = (frozenset(map(str.lower, words)) for words in (_SAYS, _VERBS))
 
 
 def patterns(table: str, *, of_bytes: bool) -> SimpleNamespace:
@@ -111,7 +112,7 @@ def is_random_word(value: str) -> bool:
 
 
 def is_told_public(view: str, start: int, end: int) -> bool:
-    """Return True if the text around a random word says that it is an id, a hash or a line of encoded data."""
+    """Return True if the text around a random word marks it as an id, a hash or a line of encoded data."""
     before = view[max(0, start - 120) : start]
     name = before.rstrip(" \t\"'\\=:(<").removesuffix(": W/")  # a weak ETag
     word = name.rsplit(None, 1)[-1] if name else ""

@@ -20,7 +20,6 @@ Span = tuple[int, int, str]
 READ = judge.patterns("text", of_bytes=True)
 STEMS = ("pass", "pw", "secret", "token", "key", "credential", "auth")
 """Parts of most names of secrets, found faster by plain search than by rules, which find the others."""
-_SAYS, _VERBS = (frozenset(map(str.lower, words)) for words in (judge.SAYS, judge.VERBS))
 _PUBLIC = tuple(word + sign for word in ("pub", "public") for sign in " _-")
 _ENDS, _TO_VALUE = frozenset(" \t\r\n\"'`"), re.compile(r"[\w.-]*(?:\s?[:=]\s?|[\"'\\]{1,4}:?\s?|\s){0,3}")
 _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
@@ -231,7 +230,7 @@ def _told(view: str, at: int) -> Span | None:
         if len(value) >= 5:
             said = value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
             if (not is_word and (judge.is_strong if close or "=" in token["gap"] else judge.is_odd)(said)) or (
-                (last in _SAYS or view[place - 1] == ":")
+                (last in judge.SAYS or view[place - 1] == ":")
                 and len(value) > 5
                 and value.isalpha()
                 and judge.is_given_password(value)
@@ -243,6 +242,6 @@ def _told(view: str, at: int) -> Span | None:
         if not is_word and not READ.prose.match(given):
             return None
         last, place = given.lower() or last, token.end()
-        spoken = last in _VERBS or last in _SAYS or (last == "a" and word[:3] in ("con", "cla", "sen"))
+        spoken = last in judge.VERBS or last in judge.SAYS or (last == "a" and word[:3] in ("con", "cla", "sen"))
         close = spoken or last[-1] in ":>?-\x92\x94" or (close and not value)
     return None

@@ -221,7 +221,7 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
 
 
 def note_workspace(home: Path, workspace: Workspace) -> None:
-    """Record the place of a workspace (`workspace.json` in its folder), so that it is known when it is gone.
+    """Write the location of a workspace to `workspace.json` in its folder, for the time after its deletion.
 
     If a checkout had another identity before (a remote was added), its sessions move to the new one.
     """

@@ -98,7 +98,7 @@ def _objects(brain: Path) -> Iterator[str]:
 
 def _databases(brain: Path, home: Path) -> Iterator[str]:
     """Remove damaged indexes, and leftovers of interrupted rebuilds."""
-    for folder in {home, *(home / "indexes").glob("*"), home / "memory-indexes", index_folder(brain, home)}:
+    for folder in (home, *(home / "indexes").glob("*"), home / "memory-indexes", index_folder(brain, home)):
         for file in sorted(folder.glob("*.db")):
             if damage := find_damage(file):
                 remove_database(file)

@@ -136,7 +136,7 @@ def _is_changed(log: Log, known: Mapping[str, tuple[int, int]]) -> bool:
 
 
 def _forget_gone(connection: sqlite3.Connection, gone: Iterable[str], present: set[str]) -> None:
-    """Forget files that are gone; their text is no longer searched unless it is archived.
+    """Remove deleted files from the index; their text is searched no longer, unless it is archived.
 
     Their forks are read again, since the copies of the records now count.
     """
