@@ -10,12 +10,12 @@ import errno
 import secrets
 import sys
 import webbrowser
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
 from nugget.app import brain_in_use, browsing
@@ -71,7 +71,8 @@ class Gate:
                 await reply(scope, receive, send)
                 return
             problem = _LOCKED_OUT
-        if problem is None and not path.startswith("/assets/") and not self._knows(headers):
+        is_known = Request(scope).cookies.get(self._cookie) in self._sessions
+        if problem is None and not path.startswith("/assets/") and not is_known:
             problem = _LOCKED_OUT
         if problem is not None:
             await problem_page(problem)(scope, receive, send)
@@ -92,13 +93,6 @@ class Gate:
         elif method == "POST" and site == "same-origin" and headers.get("origin") == f"http://{host}":
             return None
         return ErrorPage(403, "Not from here", "Only pages of this server may do this.")
-
-    def _knows(self, headers: Headers) -> bool:
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            return False
-        return cookie is not None and cookie.value in self._sessions
 
 
 def serve(

@@ -40,6 +40,7 @@ _TAGS = frozenset("a blockquote br code del em hr li ol p pre s strong table tbo
 _WORDS = r"\s+|\w+|[^\w\s]"
 _MAX_DIFF_CHARS = 60_000
 _MARKS = r"\*\*|__|`|^(?:[-*>#]+ )+"
+_TAG = r'(<(?:[^>"]|"[^"]*")*>)'
 
 
 @dataclass(eq=False)
@@ -105,14 +106,17 @@ def problem_page(problem: ErrorPage) -> Response:
 
 
 def render(site: Site, request: Request, name: str, *, status: int = 200, **values: Any) -> Response:
-    """Render a page from its template, redacted as plain text: `&#39;` in `they're passed` looks like a password."""
+    """Render a page from its template without secrets; `&#39;` in `they're passed` would look like one."""
     brain = site.session.ready()
     header = {
         "brain": brain.path.name, "waiting": sum(len(one.files) for one in site.proposals(brain)),
         "path": request.url.path, "pulse": browsing.pulse(brain),
     }  # fmt: skip
     text = _templates().get_template(f"{name}.html").render(header=header, request=request, **values)
-    return HTMLResponse(without_secrets(text.replace("&#39;", "'")), status)
+    # Each text and attribute by itself: a secret at the end of one would take a quote or a tag along.
+    parts = [part.split('"') if part[:1] == "<" else part for part in re.split(_TAG, text.replace("&#39;", "'"))]
+    shown = ('"'.join(part) if isinstance(part, list) else part for part in without_secrets(parts))
+    return HTMLResponse("".join(shown), status)
 
 
 def comes_from_here(request: Request) -> bool:

@@ -114,7 +114,7 @@ def test_what_a_unit_holds_is_shown_as_text(words):
         "---\nid: pattern/evil\ntype: pattern\ndomain: evil\ntags: ['<b>']\nconfidence: 0.5\n"
         f"title: {EVIL + ' `<i>`'!r}\n---\n{body}\n"
     )
-    commit(words, ["domains/evil/patterns/evil.md"], EVIL)
+    commit(words, ["domains/evil/patterns/evil.md"], EVIL + " 7z a -pNectar6")
     with page(words) as shown:
         for address in "/unit/brain:pattern/evil /search?q=alert /graph?focus=brain:pattern/evil /graph /".split():
             text = shown.get(address).text
