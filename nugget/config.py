@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
-from nugget.errors import NuggetError, UsageError
+from nugget.errors import NuggetError, UsageError, complaint
 from nugget.settings import Entry, YAMLRefused, read_entries
 from nugget.settings import Settings as Settings
 from nugget.text import printable
@@ -99,16 +99,13 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     home = folder("NUGGET_HOME", user_home / ".nugget")
     brain = env.get("NUGGET_BRAIN")
     return Environment(
-        home=home,
-        brain=expanded(brain) if brain else None,
-        models=folder("NUGGET_MODELS", home / "models"),
+        home=home, brain=expanded(brain) if brain else None, models=folder("NUGGET_MODELS", home / "models"),
         claude_config=folder("CLAUDE_CONFIG_DIR", user_home / ".claude"),
         anthropic_api_key=env.get("ANTHROPIC_API_KEY") or env.get("ANTHROPIC_AUTH_TOKEN") or None,
-        github_api_url=env.get("GITHUB_API_URL") or None,
-        session=env.get("CLAUDE_CODE_SESSION_ID") or None,
+        github_api_url=env.get("GITHUB_API_URL") or None, session=env.get("CLAUDE_CODE_SESSION_ID") or None,
         shell_logs=expanded(env.get("AISH_LOG_DIR") or user_home / ".local" / "share" / "aish" / "logs"),
         variables=env,
-    )
+    )  # fmt: skip
 
 
 def absolute_folder(value: str, *, user_home: Path) -> Path:
@@ -172,8 +169,8 @@ def load_settings(environment: Environment, brain: Path | None = None, *, refuse
                 values[key] = validated(key, value)
             except ValueError as error:
                 if refused is None:
-                    raise UsageError(f"{where}: `{key}` must be {error}.") from None
-                refused.append(f"{where}: `{key}` must be {error}")
+                    raise UsageError(f"{where}: `{key}` {error}.") from None
+                refused.append(f"{where}: `{key}` {error}")
     for key in _JOINED:
         if entries := shared.get(key):
             values[key] = tuple(dict.fromkeys((*values[key], *entries)))
@@ -217,7 +214,7 @@ def read_brain_file(brain: Path) -> BrainFile:
             try:
                 values[key] = validated(key, value)
             except ValueError as error:
-                problems.append(Problem(path=file.name, reason=f"`{key}` must be {error}", line=line))
+                problems.append(Problem(path=file.name, reason=f"`{key}` {error}", line=line))
     folders = values.get("canon.folders", ())
     if outside := [folder for folder in folders if not _is_inside(folder)]:
         misplaced["canon.folders"] = outside, entries["canon.folders"][1]
@@ -226,25 +223,24 @@ def read_brain_file(brain: Path) -> BrainFile:
 
 
 def validated(key: str, value: Any) -> Any:
-    """Return a value converted for its setting. Raises ValueError with the expected form."""
+    """Return a value converted for its setting. Raises ValueError with the end of a sentence on it."""
     from pydantic import ValidationError
 
     if key not in _keys():
-        raise ValueError("a section with its keys below it")
+        raise ValueError("must be a section with its keys below it")
     if isinstance(value, str) and isinstance(_keys()[key].default, tuple):
         value = [part.strip() for part in value.split(",") if part.strip()]
     try:
         result = _adapter(key).validate_python(value)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Input should be ").partition(", unable")[0]
-        raise ValueError(f"{'given' if ' should have ' in reason else reason}, not {repr(value)[:60]}") from None
+        raise ValueError(complaint(error.errors()[0])) from None
     if key == "index" and result:
         _check_address(result)
     for pattern in result if key == "redaction.allow" else ():
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"a list of regular expressions ({repr(pattern)[:60]}: {error})") from None
+            raise ValueError(f"must be a list of regular expressions ({repr(pattern)[:60]}: {error})") from None
     return result
 
 
@@ -252,9 +248,9 @@ def _check_address(address: str) -> None:
     """Raise ValueError if the address is not PostgreSQL's, or if it holds a password."""
     parts = urlsplit(address)
     if parts.scheme not in ("postgresql", "postgres"):
-        raise ValueError("an address that begins with postgresql://")
+        raise ValueError("must be an address that begins with postgresql://")
     if parts.password or "password=" in parts.query:
-        raise ValueError("an address without a password (use PGPASSWORD, ~/.pgpass or a service file)")
+        raise ValueError("must be an address without a password (use PGPASSWORD, ~/.pgpass or a service file)")
 
 
 def documented_keys() -> dict[str, tuple[Any, str]]:

@@ -6,7 +6,15 @@ The gateway module of each third-party package translates its exceptions into th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_PLAIN_WORDS = {
+    "a valid boolean": "true or false", "a valid integer": "a whole number", "a valid number": "a number",
+    "a valid string": "a text", "a valid tuple": "a list", "greater than or equal to": "at least",
+    "less than or equal to": "at most", "Field required": "is missing", "Extra inputs are": "is", "a valid ": "a ",
+}  # fmt: skip
+"""What pydantic calls something, and what people call it."""
 
 
 class NuggetError(Exception):
@@ -83,6 +91,15 @@ def reason_of(error: Exception) -> str:
         return str(error)
     said = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
     return f"cannot be read ({' '.join(said.split())[:200]})"
+
+
+def complaint(problem: Mapping[str, Any]) -> str:
+    """Return what pydantic says of a value as the end of a sentence, such as `must be a whole number, not 'x'`."""
+    said = str(problem["msg"]).removeprefix("Value error, ").partition(", unable")[0].partition(", got")[0]
+    for theirs, ours in _PLAIN_WORDS.items():
+        said = said.replace(theirs, ours)
+    _, is_wanted, wanted = said[:150].partition(" should ")
+    return f"must {wanted}, not {repr(problem['input'])[:60]}" if is_wanted else said
 
 
 def require_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:

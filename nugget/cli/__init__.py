@@ -25,7 +25,7 @@ from typer.core import TyperGroup
 
 from nugget import __version__
 from nugget.config import current_folder, read_environment
-from nugget.errors import BrainError, NuggetError, UsageError
+from nugget.errors import BrainError, NuggetError, UsageError, complaint
 from nugget.models import SourceName
 from nugget.render.terminal import console, console_of, note, put, put_report
 from nugget.text import DATE_FORMS, counted, on_progress, one_line, parse_day, parse_moment, printable
@@ -358,6 +358,8 @@ def _refused(error: OSError) -> int:
 def _wrong_usage(error: Exception) -> int:
     message = getattr(error, "format_message", error.__str__)().replace(": Value error, ", ": ")
     ctx = getattr(error, "ctx", None)
+    if (reported := getattr(error.__cause__, "errors", None)) and "Input should" in message:
+        message = f"{error.param.opts[0]} {complaint(reported()[0])}."  # type: ignore[attr-defined]
     if message.startswith("Usage: "):  # a group without a command
         typer.echo(message, err=True)
         return 2

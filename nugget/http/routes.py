@@ -230,8 +230,7 @@ async def _invalid(_: Request, error: RequestValidationError) -> Response:
     problem = error.errors()[0]
     place, kind = problem["loc"], problem["type"]
     name = ".".join(map(str, place[1:]))[:60] or "the body"
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    status, code, text = 422, "invalid_parameter", f"`{name}`: {message[:1].lower()}{message[1:150]}."
+    status, code, text = 422, "invalid_parameter", f"`{name}` {errors.complaint(problem)}."
     if kind == "json_invalid" or (kind in ("model_attributes_type", "dict_type") and len(place) == 1):
         status, code, text = 400, "malformed_json", "The body must be a JSON object, sent as application/json."
     elif kind in ("extra_forbidden", "missing"):

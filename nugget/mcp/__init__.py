@@ -26,7 +26,7 @@ from nugget import __version__
 from nugget.app.agent_session import AgentSession, print_traceback, run_resident
 from nugget.app.brains import depth_named, source_names
 from nugget.config import read_environment
-from nugget.errors import NuggetError
+from nugget.errors import NuggetError, complaint
 from nugget.mcp import answers
 from nugget.models import Depth, Filter, KnowledgeType, Query, SourceName
 
@@ -234,13 +234,11 @@ def _refusing_plainly(server: MCPServer[Any]) -> Any:
         except ToolError as error:
             if not isinstance(error.__cause__, ValidationError):
                 raise
-            problem = error.__cause__.errors(include_url=False, include_input=False)[0]
+            problem = error.__cause__.errors(include_url=False)[0]
         argument, *place = map(str, problem["loc"])
         schema = next(tool.input_schema for tool in await server.list_tools() if tool.name == name)
         wanted = schema["properties"].get(argument, {}).get("description", "see the tool's schema")
-        expected = problem["msg"].partition("should ")[2].partition(", unable")[0]
-        told = f"should {expected}" if expected else "is missing" if problem["type"] == "missing" else "is not valid"
-        text = f"`{'.'.join((argument, *place))[:60]}` {told} ({wanted[:1].lower()}{wanted[1:]})."
+        text = f"`{'.'.join((argument, *place))[:60]}` {complaint(problem)} ({wanted[:1].lower()}{wanted[1:]})."
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
     return call_tool

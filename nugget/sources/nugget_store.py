@@ -27,7 +27,7 @@ from pathlib import Path
 from string import hexdigits
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nugget.errors import TranscriptError
+from nugget.errors import TranscriptError, complaint
 from nugget.infra import files
 from nugget.infra.workspace import Workspace
 from nugget.models import Origin, Problem, SourceName, Unit
@@ -173,8 +173,8 @@ def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | 
     try:
         value: Any = _adapters()[_KINDS[kind]].validate_python(given)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise ValueError(f"`{'.'.join(map(str, first['loc']))}` is invalid ({first['msg']})") from None
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise ValueError(f"`{'.'.join(map(str, first['loc']))}` {complaint(first)}") from None
     if missing := next((name for name in ("session", "workspace", "summary", "path") if given.get(name) == ""), ""):
         raise ValueError(f"`{missing}` is missing")
     place = value.scope if kind == "nugget" else value

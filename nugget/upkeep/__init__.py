@@ -87,7 +87,7 @@ def set_values(environment: Environment, values: Mapping[str, Any]) -> None:
         try:
             result = None if value is None else validated(key, value)
         except ValueError as error:
-            raise UsageError(f"`{key}` must be {error}.") from None
+            raise UsageError(f"`{key}` {error}.") from None
         checked[key] = list(result) if isinstance(result, tuple) else result
     _write_settings(environment, checked)
 
