@@ -72,7 +72,7 @@ def checked(question: Query | str, usual: Query) -> Query:
         ),
         depth=depth_named(query.depth or usual.depth or Depth.STANDARD),
         profile=query.profile or usual.profile,
-        offset=max(query.offset, 0),
+        offset=min(max(query.offset, 0), 2**31),
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def source_names(names: Sequence[SourceName | str]) -> tuple[SourceName, ...]:
 def _at_least_one(name: str, value: int | None) -> int | None:
     if value is not None and value < 1:
         raise UsageError(f"{name} must be at least 1, not {value}.")
-    return value
+    return value and min(value, 2**31)  # SQLite refuses larger integers than 2**63
 
 
 def depth_named(depth: Depth | str) -> Depth:

@@ -166,6 +166,11 @@ def _place(repo: Path) -> dict[str, str]:
     whole = repo.absolute()
     for folder in map(str, (whole, *whole.parents)):
         entry = os.path.join(folder, ".git")  # noqa: PTH118 - of every git process
+        for file in (f"{entry}/HEAD", f"{entry}/config"):
+            if os.path.exists(file) and not os.path.isfile(file):  # noqa: PTH110, PTH113
+                raise GitError(
+                    f"{file} is not a regular file.", hint="Delete it, and restore it from a clone or backup."
+                )
         if os.path.isfile(entry) or os.path.lexists(os.path.join(entry, "HEAD")):  # noqa: PTH113, PTH118
             return {"GIT_WORK_TREE": folder}
     return {"GIT_DIR": str(whole)} if (whole / "HEAD").is_file() and (whole / "objects").is_dir() else {}
