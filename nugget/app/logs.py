@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import sqlite3
 import threading
@@ -186,9 +187,9 @@ class Logs:
     def latest_sessions(self, folder: Path, question: str, *, max_chars: int) -> str:
         """Answer a question that names no subject (`where were we`) from the latest sessions of a folder's repository.
 
-        Return an empty text for other questions, and if there are no sessions.
+        Return an empty text for other questions, and one sentence if there are no sessions.
         """
-        if subject_words(question):
+        if subject_words(question) or not re.search(r"\w\w", question):
             return ""
         text, now, options = self._redacted(question), datetime.now(UTC), BundleOptions(max_chars=max_chars // _LATEST)
         with self._index() as connection:
@@ -197,7 +198,7 @@ class Logs:
                     ingest(connection, log, settings=self.settings, now=now)
             latest = _sessions_in(connection, folder, limit=_LATEST)
             found = [evidence.evidence_bundle(connection, one.id, text, options=options, now=now) for one in latest]
-        return "\n\n".join(one.context_text for one in found)
+        return "\n\n".join(one.context_text for one in found) or "There are no sessions of this repository yet."
 
     def start_backfill(self) -> None:
         """Read all logs in a thread that pauses between logs, so that questions are still answered."""

@@ -250,11 +250,9 @@ def _filter(
 ) -> Filter:  # fmt: skip
     return Filter(
         sources=brains.source_names([name.lower() for name in listed(sources)]),
-        types=tuple(name.lower() for name in listed(types)),
-        domains=listed(domains),
-        tags=listed(tags),
+        types=tuple(name.lower() for name in listed(types)), domains=listed(domains), tags=listed(tags),
         since=day(since),
-    )
+    )  # fmt: skip
 
 
 @commands.command()

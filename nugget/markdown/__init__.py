@@ -185,15 +185,10 @@ def _sections(
             if root and named[:1] != [root]:
                 named.insert(0, root)
             yield _Section(
-                crumbs=tuple(shorten(name, MAX_CRUMB_CHARS) for name in named),
-                level=level,
-                start=start,
-                content=content if is_whole else start,
-                end=end,
-                blocks=tuple(blocks),
-                token_end=index,
+                crumbs=tuple(shorten(name, MAX_CRUMB_CHARS) for name in named), level=level, start=start,
+                content=content if is_whole else start, end=end, blocks=tuple(blocks), token_end=index,
                 size_tokens=count_tokens(text + "\n"),
-            )
+            )  # fmt: skip
         if token is not None:
             level, start, content = next_level, end, content_end
             name = _one_line(tokens[index + 1].content)

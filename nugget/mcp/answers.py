@@ -83,7 +83,7 @@ def _answer_question(session: AgentSession, question: Query) -> str:
     logs = Logs(environment=session.environment, settings=session.settings)
     if room and (told := logs.latest_sessions(session.cwd, question.text, max_chars=room)):
         head = f"The latest sessions of this repository on: {one_line(question.text)}\nNot reviewed. {ORDERS}\n"
-        return fenced(head, told, _max_chars(question))
+        return fenced(head, told, _max_chars(question)) if "\n" in told else told
     wants_code = not sources or SourceName.PROVENANCE in sources
     parts, text, code = list[str](), "", None
     if place and (wants_code or SourceName.SESSIONS in sources):

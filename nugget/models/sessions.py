@@ -65,12 +65,9 @@ def evidence_of(values: Mapping[str, Any]) -> Evidence:
     """Return evidence from its values as `dataclasses.asdict` returns them."""
     speaker, origin = values.get("speaker"), values.get("origin")
     return Evidence(
-        session=values["session"],
-        quote=values["quote"],
-        records=tuple(values["records"]),
-        speaker=Speaker(speaker) if speaker else None,
-        origin=SpeechOrigin(origin) if origin else None,
-    )
+        session=values["session"], quote=values["quote"], records=tuple(values["records"]),
+        speaker=Speaker(speaker) if speaker else None, origin=SpeechOrigin(origin) if origin else None,
+    )  # fmt: skip
 
 
 def speaker_of(evidence: Iterable[Evidence]) -> Speaker:

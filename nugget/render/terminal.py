@@ -212,20 +212,14 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
     )  # fmt: skip
     made.filters |= {
-        "col": lambda text, width: f"{one_line(text):<{width}}",
-        "counted": counted,
-        "diff": _diff,
+        "col": lambda text, width: f"{one_line(text):<{width}}", "counted": counted, "diff": _diff,
         "duration": lambda seconds: counted(seconds, "second") if seconds < 120 else counted(seconds // 60, "minute"),
-        "fitted": _fitted,
-        "iso": iso_date,
+        "fitted": _fitted, "iso": iso_date,
         "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],
-        "markdown": _markdown,
-        "plain": plain,
-        "moment": lambda moment: f"{moment:%Y-%m-%d %H:%M}" if moment else "",
+        "markdown": _markdown, "plain": plain, "moment": lambda moment: f"{moment:%Y-%m-%d %H:%M}" if moment else "",
         "prose": lambda text, indent=3, question="": _marked(_PROSE, indent, highlighted(Text(clean(text)), question)),
-        "shorten": lambda text, most: shorten(clean(text or ""), most),
-        "way_of": way_of,
-    }
+        "shorten": lambda text, most: shorten(clean(text or ""), most), "way_of": way_of,
+    }  # fmt: skip
     made.globals |= {
         "body_of": body_of, "degraded_sentences": degraded_sentences, "diff_of": _diff_of, "excerpt_of": excerpt_of,
         "explained_score": explained_score, "explained_stages": explained_stages, "facts": _facts,

@@ -222,15 +222,11 @@ def _filter(values: dict[str, list[str]], today: date) -> Filter:
                 raise UsageError(f"`{name}:{value}` is not a date such as 2026-01-31 or 30d")
             days[name] = day
     return Filter(
-        sources=tuple(map(SourceName, names)),
-        types=types,
-        domains=tuple(name.strip("/") for name in listed.get("domain", ())),
-        tags=listed.get("tag", ()),
-        paths=listed.get("path", ()),
-        sessions=listed.get("session", ()),
-        since=days.get("since"),
+        sources=tuple(map(SourceName, names)), types=types,
+        domains=tuple(name.strip("/") for name in listed.get("domain", ())), tags=listed.get("tag", ()),
+        paths=listed.get("path", ()), sessions=listed.get("session", ()), since=days.get("since"),
         until=days.get("until"),
-    )
+    )  # fmt: skip
 
 
 def _any_of(tokens: deque[_Part | str], depth: int) -> _Part:

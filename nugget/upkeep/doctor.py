@@ -31,6 +31,7 @@ from nugget.index.embedded.connection import find_damage
 from nugget.infra import git
 from nugget.infra.embedding import open_embedder
 from nugget.models import Severity, SourceName
+from nugget.redaction.engine import scanner
 from nugget.sources.notes import open_canon
 from nugget.sources.sessions import outdated_archives
 from nugget.text import ago, counted
@@ -90,6 +91,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     found: list[Finding] = []
     for check in (
         lambda: quick_checks(status(brain, settings, environment), settings, environment, now),
+        lambda: [_good("redaction", scanner() and "its rules can be used")],
         of_others, partial(_check_canon, brain, settings, environment),
         partial(_check_model, brain, settings, environment),
     ):  # fmt: skip
@@ -107,7 +109,7 @@ def _check_git(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
         yield _wrong("git", f"{brain} is not a git repository: no history, no proposals", f"nugget init {brain}")
         return
     if state["problem"]:
-        yield _wrong("git", state["problem"], f"git -C {brain} status says more")
+        yield _wrong("git", state["problem"], state["hint"] or f"git -C {brain} status says more")
     elif state["head"] is None:
         yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
     elif found := git.unsettled(brain):

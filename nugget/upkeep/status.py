@@ -220,7 +220,7 @@ def index_file(brain: Path, environment: Environment) -> Path | None:
 def _git_status(brain: Path) -> dict[str, Any] | None:
     if not git.is_repository(brain):
         return None
-    known = {"branch": None, "head": None, "uncommitted": 0, "unsettled": None, "problem": None}
+    known = {"branch": None, "head": None, "uncommitted": 0, "unsettled": None, "problem": None, "hint": None}
     try:
         head = git.head(brain)
         unsettled = found[0] if head and (found := git.unsettled(brain)) else None
@@ -229,7 +229,7 @@ def _git_status(brain: Path) -> dict[str, Any] | None:
             "uncommitted": len(git.uncommitted_paths(brain)), "unsettled": unsettled,
         }  # fmt: skip
     except NuggetError as error:
-        return known | {"problem": str(error).rstrip(".")}
+        return known | {"problem": str(error).rstrip("."), "hint": error.hint}
 
 
 def _publishing_status(brain: Path, home: Path, waiting: set[str]) -> dict[str, Any]:

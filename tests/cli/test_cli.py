@@ -39,7 +39,7 @@ def test_wrong_usage_is_told_in_a_sentence(nugget, words):
         (["aks", "x"], "Error: No such command 'aks'. Did you mean 'ask'?\n`nugget --help` shows how it is used.\n"),
         (["ask"], "Error: Missing argument 'QUESTION'.\n`nugget ask --help` shows how it is used.\n"),
         (["ask", "x", "--depth", "abyss"], "Error: Invalid value for '--depth'"),
-        (["ask", "x", "--limit", "0"], "Error: limit must be at least 1, not 0.\n"),
+        (["ask", "x", "--budget", "1e3"], "Error: --budget must be a whole number, not '1e3'.\n"),
         (["ask", "x", "--type", "patern"], "Error: There is no type 'patern'.\nTypes are: pattern, concept,"),
         (["ask", "x", "--since", "yesterday"], "Error: 'yesterday' is not a date.\nWrite YYYY-MM-DD, or an age such"),
         (["search", "x", "--source", "elsewhere"], "Sources are: brain, canon,"),
@@ -87,7 +87,8 @@ def test_what_a_brain_holds_cannot_steer_the_terminal(nugget, words):
 def test_a_setting_that_makes_no_sense_is_refused_with_file_line_and_key(nugget, words, home):
     home.mkdir()
     for yaml, said in (
-        ("retrieval: {limit: 0}", "`retrieval.limit` must be greater than or equal to 1, not '0'"),
+        ("retrieval: {limit: 0}", "`retrieval.limit` must be at least 1, not '0'"),
+        ("llm: {enabled: maybe}", "`llm.enabled` must be true or false, not 'maybe'"),
         ("llm: yes", "`llm` must be a section with its keys below it"),
         ("redaction: {allow: ['(']}", "`redaction.allow` must be a list of regular expressions ('(': "),
     ):
@@ -129,6 +130,7 @@ def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget, a
 def test_where_nothing_matches_ask_says_so_and_what_to_do(nugget, words):
     shown = nugget("ask", "--no-llm", "xylophone")
     assert shown.code == 0 and shown.out.startswith("Nothing matches.\nTry other words.")
+    assert nugget("ask", "where were we").out == "There are no sessions of this repository yet.\n"
 
 
 @pytest.mark.proves("CLI-BEHIND", "CLI-DEGRADED", "SYNC-INLINE")
@@ -236,7 +238,8 @@ def test_init_makes_a_brain_that_is_asked_from_anywhere(nugget, tmp_path, monkey
     assert git.head(folder) and load_settings(read_environment(), folder).owner == "Test Person"
     assert git.run(folder, "remote", "get-url", "origin") == b"https://git.example.invalid/brain.git\n"
     monkeypatch.chdir(tmp_path)
-    assert all("The brain holds no knowledge yet." in nugget(name, "hippo").out for name in ("ask", "search"))
+    for line in ("ask hippo", "search hippo", "ask hippo --type bug"):
+        assert "The brain holds no knowledge yet." in nugget(*line.split()).out
     add_first_units(folder)
     assert "pattern/expand-then-contract" in nugget("ask", "--no-llm", "change an interface without breaking").out
     head = git.head(folder)

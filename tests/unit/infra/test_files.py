@@ -76,16 +76,10 @@ def test_a_tour_of_the_commands_leaves_nothing_that_others_can_read(isolated_hom
         monkeypatch.setenv("NUGGET_BRAIN", str(brain))
         for line in (
             ["add", "Use uv, not pip", "--type", "decision"],
-            ["capture-session", "--transcript", str(transcript), "--with", "offline"],
-            ["capture"],
-            ["import", str(tmp_path / "notes")],
-            ["sync"],
-            ["ask", "which package installer?", "--no-llm"],
-            ["search", "uv"],
-            ["install"],
-            ["extract", "--all"],
-            ["logs", "ingest", "--all"],
-        ):
+            ["capture-session", "--transcript", str(transcript), "--with", "offline"], ["capture"],
+            ["import", str(tmp_path / "notes")], ["sync"], ["ask", "which package installer?", "--no-llm"],
+            ["search", "uv"], ["install"], ["extract", "--all"], ["logs", "ingest", "--all"],
+        ):  # fmt: skip
             assert nugget(*line).code in (0, 1), line
         assert (home / "archive").is_dir() and (brain / ".nugget" / "embeddings").is_dir()
         assert modes(home) == {} and modes(brain / ".nugget") == {}
