@@ -90,7 +90,7 @@ def pulse(brain: Brain) -> dict[str, str]:
     parts = {
         "review": (folder / "refs" / "heads" / "nugget", folder / "packed-refs", folder / "logs" / "HEAD"),
         "index": (brain.index_folder / "index.db", brain.index_folder / "index.db-wal"),
-        "log": (home / "ledger" / "queries.jsonl", home / "ledger" / "captures.jsonl", Path(files.queue_folder(home))),
+        "log": (home / "ledger" / "queries.jsonl", home / "ledger" / "captures.jsonl", home / "queue"),
     }
     return {name: "-".join(map(_stamp, paths)) for name, paths in parts.items()}
 

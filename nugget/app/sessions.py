@@ -245,7 +245,7 @@ def erase_session(asked: Provenance, name: str) -> tuple[str, list[str]]:
     places = [archive_file(home, session), *(file for file in nugget_store.session_files(home) if file.name == named)]
     for state in queue.JOB_STATES:
         jobs = [job for job in queue.jobs(home, state) if job.session == session]
-        places += [Path(files.queue_folder(home), state, job.name) for job in jobs]
+        places += [home / "queue" / state / job.name for job in jobs]
     for file in places:
         if file.is_file():
             file.unlink()

@@ -87,7 +87,7 @@ def work(
     installation. `retry` also queues what failed. `publish` opens pull requests even if the settings say never. `lock`
     is the queue's lock if the caller holds it. Raises NuggetError if another worker is running.
     """
-    home, folder = environment.home, Path(files.queue_folder(environment.home))
+    home, folder = environment.home, environment.home / "queue"
     held = lock if lock is not None else files.try_lock(folder / "worker.lock")
     if held is None:
         raise NuggetError("A capture worker is already running.", hint="`nugget status` shows how far it is.")
@@ -141,7 +141,7 @@ def queue_ended(environment: Environment, agents: Sequence[str], *, background: 
     """Queue the sessions of these agents that were never captured; return how many."""
     since = None
     with suppress(FileNotFoundError):  # sessions from before the installation are captured only on request
-        installed = Path(files.queue_folder(environment.home)) / "installed"
+        installed = environment.home / "queue" / "installed"
         since = datetime.fromtimestamp(installed.stat().st_mtime, UTC) if background else None
     return len(queue.catch_up(environment.home, find_sessions(environment, agents), now=_now(), since=since))
 

@@ -223,7 +223,7 @@ def make_current(brain: Brain) -> None:
 def note_review(brain: Brain) -> None:
     """Record how many proposals wait and were merged in all brains, for the line at a session's start."""
     home = brain.environment.home
-    file = Path(files.queue_folder(home)) / files.REVIEW_STATE
+    file = home / "queue" / files.REVIEW_STATE
     with suppress(NuggetError, OSError):
         found = list(brains.waiting_in(brain))
         waiting = sum(len(proposed) for _, proposed in found)

@@ -121,7 +121,7 @@ def prune(home: Path, *, now: datetime) -> None:
     """Delete old done and skipped jobs, and leftovers of interrupted writes."""
     for state in JOB_STATES:
         with suppress(FileNotFoundError):
-            for entry in (Path(files.queue_folder(home)) / state).iterdir():
+            for entry in (home / "queue" / state).iterdir():
                 age = now.timestamp() - entry.stat().st_mtime
                 is_old = state in ("done", "skipped") and age > KEPT.total_seconds()
                 if is_old or (entry.name.startswith(".") and age > 3600):
@@ -213,7 +213,7 @@ def is_working(home: Path) -> bool:
 
     Testing a lock holds it for a moment, and a hook at that moment would not start a worker.
     """
-    file = Path(files.queue_folder(home)) / "worker.lock"
+    file = home / "queue" / "worker.lock"
     try:
         process = int(file.read_bytes() or b"0")
         if process <= 0 or not system.is_running(process):
@@ -234,7 +234,7 @@ def sign(lock: int) -> None:
 
 
 def _files(home: Path, state: str) -> list[Path]:
-    found = (Path(files.queue_folder(home)) / state).glob("*.json")
+    found = (home / "queue" / state).glob("*.json")
     return sorted(file for file in found if not file.name.startswith("."))
 
 
@@ -257,13 +257,13 @@ def _rewrite(home: Path, job: Job) -> Job:
     """Rewrite a job in place; its state does not change."""
     known = {name: value for name in _FIELDS if (value := getattr(job, name)) is not None}
     line = json.dumps(known).encode()
-    files.replace(Path(files.queue_folder(home)) / job.state / job.name, line)
+    files.replace(home / "queue" / job.state / job.name, line)
     return job
 
 
 def _move(home: Path, job: Job, state: str) -> Job | None:
     """Move a job to a state; return None if another process has moved it."""
-    queue = Path(files.queue_folder(home))
+    queue = home / "queue"
     files.private_folder(queue / state)
     try:
         (queue / job.state / job.name).rename(queue / state / job.name)

@@ -162,14 +162,9 @@ def read_lines(file: StrPath) -> Iterator[dict[str, Any]]:
                     yield line
 
 
-def queue_folder(home: StrPath) -> str:
-    """Return the folder of the capture queue."""
-    return os.path.join(home, "queue")
-
-
 def make_queue(home: StrPath) -> str:
-    """Make the queue's folder if it is missing, with a file whose time is that of its creation."""
-    queue = queue_folder(home)
+    """Make the queue's folder if it is missing, with a file whose time is that of its creation; return the folder."""
+    queue = os.path.join(home, "queue")
     private_folder(queue)
     private_file(os.path.join(queue, "installed"))
     return queue
@@ -180,9 +175,8 @@ def queue_job(home: StrPath, job: Mapping[str, object], *, name: str = "") -> st
 
     Raises OSError if the disk is full or not writable.
     """
-    make_queue(home)
     name = name or f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}.json"
-    pending = os.path.join(queue_folder(home), "pending")
+    pending = os.path.join(make_queue(home), "pending")
     replace(os.path.join(pending, name), json.dumps(job).encode())
     sync_folder(pending)
     return name
@@ -193,7 +187,7 @@ def start_worker(home: StrPath, *arguments: str) -> bool:
 
     The lock is taken here and inherited, so of any number of hooks at the same moment one starts a worker.
     """
-    lock = try_lock(os.path.join(queue_folder(home), "worker.lock"))
+    lock = try_lock(os.path.join(home, "queue", "worker.lock"))
     if lock is None:
         return False
     try:

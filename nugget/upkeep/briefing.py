@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from nugget.config import Environment, load_settings
 from nugget.errors import BrainError
-from nugget.infra import files, resident
+from nugget.infra import resident
 from nugget.models.sessions import is_typed, standing
 from nugget.sources.speakers import MEMORY_TAG, strip_injected, typed_text
 from nugget.text import CHARS_PER_TOKEN, clean, counted, one_line, shorten
@@ -56,7 +56,7 @@ def brief(
             lines += _code_lines(connection, workspace.identity, session, now)
     if unasked is not None and not lines:
         return None
-    if failed := len([*Path(files.queue_folder(environment.home), "failed").glob("*.json")]):
+    if failed := len([*(environment.home / "queue/failed").glob("*.json")]):
         lines.append(f"Capture: {counted(failed, 'session')} could not be captured; `nugget status` says why.")
     if not lines:
         return None

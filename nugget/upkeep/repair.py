@@ -135,7 +135,7 @@ def scrub(
     """
     done: dict[str, list[str]] = {"rewritten": [], "removed": [], "failed": []}
     try:
-        with files.locked(Path(files.queue_folder(home)) / "worker.lock", wait=False):
+        with files.locked(home / "queue" / "worker.lock", wait=False):
             kept = [*_stored_files(home), *_stored_files(brain)]
             for file in tracked(kept, "Reading (MB)", _megabytes):
                 try:
