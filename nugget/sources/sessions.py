@@ -17,12 +17,11 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import TranscriptError, UsageError, reason_of
 from nugget.infra import files
-from nugget.models import Event, EventKind, Session, SessionFile, Speaker, SpeechOrigin
+from nugget.models import Session, SessionFile
 from nugget.sources import (
     ARCHIVE_ENDING,
     DATABASE_MAGIC,
@@ -321,22 +320,17 @@ def _write_archive(file: Path, session: Session, stamps: Sequence[str]) -> None:
 
 def read_archive(file: Path) -> Session:
     """Return the archived session. Raises TranscriptError when the file is absent, damaged or of a newer format."""
+    from pydantic import TypeAdapter
+
     try:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             about = json.loads(next(lines))
             if about.pop("format") != _ARCHIVE_FORMAT:
                 raise TranscriptError(f"{file} was written by a newer Nugget.", hint="Update Nugget.")
-            about.pop("redacted_by", None)
-            events = tuple(_archived_event(json.loads(line)) for line in lines)
-        about |= {key: datetime.fromisoformat(about[key]) for key in ("started", "ended") if about.get(key)}
-        return Session(**{**about, "folders": tuple(about.get("folders", ())), "events": events})
+            events = [{"text": "", **json.loads(line)} for line in lines]
+        session: Session = TypeAdapter(Session).validate_python(about | {"events": events})
+        return session
     except FileNotFoundError as error:
         raise TranscriptError(f"{file} does not exist.") from error
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise TranscriptError(f"{file} is damaged and cannot be read ({error}).") from error
-
-
-def _archived_event(line: dict[str, Any]) -> Event:
-    kinds = {"kind": EventKind, "speaker": Speaker, "origin": SpeechOrigin, "timestamp": datetime.fromisoformat}
-    typed: dict[str, Any] = {key: read(line[key]) for key, read in kinds.items() if key in line}
-    return Event(**{"text": "", **line, **typed})

@@ -32,7 +32,7 @@ GATEWAYS: dict[str, set[str]] = {
     "mcp.types": {"mcp"},
     "nh3": {"web"},
     "onnxruntime": {"infra.embedding"},
-    "pydantic": {"config", "mcp", "http", "evaluation.query_log", "sources.nugget_store"},
+    "pydantic": {"config", "mcp", "http", "evaluation.query_log", "sources"},
     "rich": {"cli", "render"},
     "ruamel": {"brain.frontmatter", "upkeep"},
     "sqlite_vec": set(),
