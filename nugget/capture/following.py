@@ -188,17 +188,7 @@ def _bring_main(run: _Run, tip: tuple[str, str] | None, *, replay: bool, push: b
     if tip is None and not (push or is_unpushed):
         raise GitError(f"{name} is empty.", hint="`nugget sync --rebase` pushes the brain.")
     there = tip[1] if tip else None
-    new = here
-    if there is not None and there != here:
-        base = git.merge_base(brain, there, here)
-        if base is None:
-            raise GitError(f"The brain and {name}/{branch} have no commit in common.", hint="Look at `git remote -v`.")
-        if base not in (here, there) and not (replay or is_unpushed):
-            raise GitError(
-                f"{branch} and {name}/{branch} each have commits of their own; nothing was pulled.",
-                hint="`nugget sync --rebase` puts those of this brain on top of the others, and pushes them.",
-            )
-        new = there if base == here else here if base == there else _replayed(run, base, here, there)
+    new = _united(run, branch, here, there, may_replay=replay or is_unpushed) if there else here
     if new != here:
         git.move_checkout(brain, branch, new, expect=here, message=f"pull {name}/{branch}")
     if (is_unpushed or push) and run.may_push and new != there:
@@ -206,6 +196,22 @@ def _bring_main(run: _Run, tip: tuple[str, str] | None, *, replay: bool, push: b
     elif is_unpushed and waits:
         run.note(replace(waits, state="settled", reason=None))
     return new if new != here else None
+
+
+def _united(run: _Run, branch: str, here: str, there: str, *, may_replay: bool) -> str:
+    """Return the commit with the history of both sides: one of them if it holds the other, else a replay."""
+    name = run.remote.name
+    base = git.merge_base(run.brain, there, here)
+    if base is None:
+        raise GitError(f"The brain and {name}/{branch} have no commit in common.", hint="Look at `git remote -v`.")
+    if base in (here, there):
+        return there if base == here else here
+    if not may_replay:
+        raise GitError(
+            f"{branch} and {name}/{branch} each have commits of their own; nothing was pulled.",
+            hint="`nugget sync --rebase` puts those of this brain on top of the others, and pushes them.",
+        )
+    return _replayed(run, base, here, there)
 
 
 def _push_main(run: _Run, branch: str, commit: str) -> None:
