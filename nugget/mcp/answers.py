@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -76,26 +77,15 @@ def _answer_question(session: AgentSession, question: Query) -> str:
     If sources are named, a path or symbol narrows provenance to its nuggets, and sessions to those that touched the
     file; the answer says which sources are not narrowed. Raises UsageError for memory without an identity.
     """
-    from nugget.app.logs import Logs
-
     sources, types, place = question.filter.sources, question.filter.types, _place(question)
-    room = 0 if sources or types or place else _budget(question) * CHARS_PER_TOKEN
-    logs = Logs(environment=session.environment, settings=session.settings)
-    if room and (told := logs.latest_sessions(session.cwd, question.text, max_chars=room)):
-        head = f"The latest sessions of this repository on: {one_line(question.text)}\nNot reviewed. {ORDERS}\n"
-        return fenced(head, told, _max_chars(question)) if "\n" in told else told
+    if not (sources or types or place) and (told := _latest_sessions(session, question)):
+        return told
     wants_code = not sources or SourceName.PROVENANCE in sources
-    parts, text, code = list[str](), "", None
+    text, code = "", None
     if place and (wants_code or SourceName.SESSIONS in sources):
         share = 1 if set(sources) == {SourceName.PROVENANCE} else 2
         text, code = _code_part(session, question, budget_tokens=_budget(question) // share)
-    narrowed = [name for name in sources if code and (name is SourceName.PROVENANCE or (
-        name is SourceName.SESSIONS and code.sessions))]  # fmt: skip
-    if place and sources:
-        said = [f"only its {', '.join(narrowed)}"] if narrowed else []
-        if unnarrowed := [name for name in sources if name not in narrowed]:
-            said.append(f"{', '.join(unnarrowed)} cannot be narrowed to it: searched by words")
-        parts.append(f"Asked about {place}: {'; '.join(said)}.")
+    parts = [_narrowing(place, sources, code)] if place and sources else []
     if text and (wants_code or not code):
         parts.append(text)
     is_answered = bool(text and wants_code)
@@ -114,6 +104,26 @@ def _answer_question(session: AgentSession, question: Query) -> str:
         if not is_answered:
             raise
     return "\n\n".join(parts)
+
+
+def _latest_sessions(session: AgentSession, question: Query) -> str:
+    """Return what a question that names no subject asks for, such as "where were we"; empty for any other."""
+    from nugget.app.logs import Logs
+
+    logs = Logs(environment=session.environment, settings=session.settings)
+    told = logs.latest_sessions(session.cwd, question.text, max_chars=_budget(question) * CHARS_PER_TOKEN)
+    head = f"The latest sessions of this repository on: {one_line(question.text)}\nNot reviewed. {ORDERS}\n"
+    return fenced(head, told, _max_chars(question)) if "\n" in told else told
+
+
+def _narrowing(place: str, sources: Sequence[SourceName], code: NuggetBundle | None) -> str:
+    """Return a sentence on which of the named sources were narrowed to a place."""
+    narrowed = [name for name in sources if code and (name is SourceName.PROVENANCE or (
+        name is SourceName.SESSIONS and code.sessions))]  # fmt: skip
+    said = [f"only its {', '.join(narrowed)}"] if narrowed else []
+    if unnarrowed := [name for name in sources if name not in narrowed]:
+        said.append(f"{', '.join(unnarrowed)} cannot be narrowed to it: searched by words")
+    return f"Asked about {place}: {'; '.join(said)}."
 
 
 def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) -> tuple[str, NuggetBundle | None]:
