@@ -26,7 +26,9 @@ sys.path[:0] = [str(_REPOSITORY / "benchmarks"), str(_REPOSITORY / "tests" / "su
 from knowledge import SHARED
 from secret_corpus import LISTS, lookalikes, secrets
 
+from nugget.redaction.engine import scanned
 from nugget.redaction.sentences import suspects
+from nugget.redaction.structured import places
 from nugget.sources.claude_code import read_session
 
 SENTENCES = _REPOSITORY / "benchmarks" / "secrets" / "sentences.jsonl"
@@ -69,7 +71,8 @@ def rows() -> list[Row]:
     found = set[Row]()
     for part, text, secret in labelled():
         data = text.encode("utf-8", "surrogatepass")
-        for start, end, _, features in suspects(data):
+        marks = [*places(text.lower(), "pass"), *(start for start, _, rule in scanned(data) if "password" in rule)]
+        for start, end, _, features in suspects(data, marks):
             word = data[start:end].decode("utf-8", "replace")
             found.add((part, word, features, is_one_of(word, secret)))
     return sorted(found, key=lambda row: (row[0], row[1], sorted(row[2]), row[3]))

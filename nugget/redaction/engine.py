@@ -100,6 +100,7 @@ def private_keys(view: str) -> Iterator[Span]:
 
 _READERS: dict[str, Callable[[str, Sequence[int], bytearray], Iterator[Span]]] = {
     "name": named_secrets,
+    "password": named_secrets,
     "manifest": manifests,
     "insert": rows,
 }
@@ -152,7 +153,7 @@ def issued_secrets(view: str) -> Iterator[Span]:
     for start, end, rule in chain(
         _judged(view, data, known, marks),
         named_secrets(view, chain.from_iterable(places(small, stem) for stem in STEMS), known),
-        sentence_secrets(view, data, known),
+        sentence_secrets(view, data, chain(places(small, "pass"), marks["password"]), known),
         chain.from_iterable(_READERS[kind](view, sorted(marks[kind]), known) for kind in _READERS if marks[kind]),
         _shaped(view, data, known),
     ):

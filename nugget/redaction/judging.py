@@ -17,7 +17,7 @@ _LOOKED_AT = 160
 
 _LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
 _WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) for part in _LISTS[:5])
-_SAYS, _VERBS, PASSWORD_STEMS = ([word.encode().decode("latin-1") for word in _LISTS[n].split()] for n in (5, 6, 9))
+_SAYS, _VERBS = ([word.encode().decode("latin-1") for word in _LISTS[n].split()] for n in (5, 6))
 SAYS, VERBS = (frozenset(map(str.lower, words)) for words in (_SAYS, _VERBS))
 
 

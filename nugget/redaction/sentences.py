@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 from nugget.redaction import judging as judge
-from nugget.redaction.structured import Span, places
+from nugget.redaction.structured import Span
 
 READ = judge.patterns("sentences", of_bytes=False)
 _FORMS = vars(judge.patterns("forms", of_bytes=False))
@@ -34,10 +34,13 @@ _CLASSES = bytes(
 """A sign for the class of each byte: letters, digits, signs within passwords, signs of code, and others."""
 _ODD = re.compile(rb"(?:0(?:(?<=a0)|(?<=a-0)|-?a|000)|#(?<=[au0]#)[au0])[^\n]*")
 """Classes that follow each other in a secret with digits or signs, and the rest of their line."""
-_LEAD = re.compile(rb"\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})")
-"""A line number, or the rights with which a line of `ls -l` begins."""
-_LONGEST_PART, _ABOVE = 320, 240
-"""Bytes of the longest part of a line that is read as one, and of the text above it that are read with it."""
+_PART = re.compile(
+    rb"(?:(?m:^)(?:\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})))?+"
+    rb"(?P<text>.{1,320}\Z|.{160,319} |.{320}[\x80-\xbf]*|(?<=[\x92\t])\Z)"
+)
+"""A part of a line that is read as one; a line number, or the rights in a line of `ls -l`, may stand before it."""
+_ABOVE = 240
+"""Bytes of the text above a part that are read with it."""
 _BELOW, _FEW = 2, 4
 """Lines below a word for passwords in which a plain word may be one, and the number of words that makes a line long."""
 _SHORTEST, _LONGEST, _LONG_WORD = 4, 100, 24
@@ -51,10 +54,10 @@ Suspect = tuple[int, int, str, frozenset[str]]
 """Start and end, in bytes, of a word that could be a secret, the kind that it would be, and its features."""
 
 
-def sentence_secrets(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
+def sentence_secrets(view: str, data: bytes, marks: Iterable[int], known: bytearray) -> Iterator[Span]:
     """Yield the secrets in the sentences of a view, whose bytes are `data`; `known` marks what has been found."""
     weights, least = _trained()
-    for start, end, kind, features in suspects(data):
+    for start, end, kind, features in suspects(data, marks):
         if known.find(0, start, end) >= 0:
             score = weights[""] + sum(weights.get(name, 0.0) for name in features)
             if score >= least and not judge.is_told_public(view, start, end):
@@ -68,54 +71,43 @@ def _trained() -> tuple[Mapping[str, float], float]:
     return stored["weights"], math.log(stored["threshold"] / (1 - stored["threshold"]))
 
 
-def suspects(data: bytes) -> Iterator[Suspect]:
-    """Yield the words that could be secrets in the sentences of a text, in UTF-8."""
-    classes, small = data.translate(_CLASSES), data.lower().decode("latin-1")
-    told = {data.rfind(b"\n", 0, at) + 1 for stem in judge.PASSWORD_STEMS for at in places(small, stem)}
+def suspects(data: bytes, marks: Iterable[int]) -> Iterator[Suspect]:
+    """Yield the words that could be secrets in the sentences of a UTF-8 text; words for passwords are at `marks`."""
+    told = {data.rfind(b"\n", 0, at) + 1 for at in marks}
     for _ in range(_BELOW):  # the answer may stand in one of the next lines
         told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
+    classes = data.translate(_CLASSES)
     odd = {data.rfind(b"\n", 0, found.start()) + 1 for found in _ODD.finditer(classes)}
-    for begin in sorted(told | odd):
-        stop = classes.find(b"\n", begin)
+    for line in sorted(told | odd):
+        stop = classes.find(b"\n", line)
         stop = len(classes) if stop < 0 else stop
-        codes, signs, others, digits = (classes.count(sign, begin, stop) for sign in (b"{", b"#", b"-", b"0"))
-        if 12 * codes + 4 * (signs + others) + digits > 48 + stop - begin:
+        codes, signs, others, digits = (classes.count(sign, line, stop) for sign in (b"{", b"#", b"-", b"0"))
+        if 12 * codes + 4 * (signs + others) + digits > 48 + stop - line:
             continue
-        lead = _LEAD.match(data, begin, stop)
-        if not (lead and lead["listing"]):
-            for first, end in _parts(data, lead.end() if lead else begin, stop):
-                yield from _of_part(data, first, end, may_be_plain=begin in told)
+        for part in _PART.finditer(data, line, stop):
+            text, begin = part["text"].decode("utf-8", "surrogateescape"), part.start("text")
+            runs = _runs(text)
+            oddness = max(map(_oddness, runs), default=0)
+            may_be_plain = line in told and (len(runs) < _FEW or any(map(_gives, runs)))
+            if part["listing"] or not (oddness or may_be_plain):
+                continue
+            above = data[max(0, begin - _ABOVE) : begin].rpartition(b"\x1f")[2]  # within one text of a session
+            told_above = frozenset(filter(None, map(_told_by, _runs(above.decode("utf-8", "replace")))))
+            if oddness > 1 or told_above or any(map(_told_by, runs)):
+                for start, end, kind, features in _of_part(text, told_above):
+                    yield begin + start, begin + end, kind, features
 
 
-def _parts(data: bytes, begin: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each part of a line."""
-    while begin < stop:
-        end = stop
-        if stop - begin > _LONGEST_PART:
-            end = data.rfind(b" ", begin + _LONGEST_PART // 2, begin + _LONGEST_PART) + 1 or begin + _LONGEST_PART
-            while end < stop and 0x80 <= data[end] < 0xC0:  # within a character
-                end += 1
-        yield begin, end
-        begin = end
-
-
-def _of_part(data: bytes, begin: int, end: int, *, may_be_plain: bool) -> Iterator[Suspect]:
-    """Yield the suspects in a part of a line, plain words only where a word for passwords stands nearby."""
-    text = data[begin:end].decode("utf-8", "surrogateescape")
-    runs = _runs(text)
-    oddness = max(map(_oddness, runs), default=0)
-    if not (oddness or (may_be_plain and (len(runs) < _FEW or any(map(_gives, runs))))):
-        return
-    above = data[max(0, begin - _ABOVE) : begin].rpartition(b"\x1f")[2]  # within one text of a session
-    told_above = {kind for run in _runs(above.decode("utf-8", "replace")) if (kind := _told_by(run))}
-    is_told = bool(told_above) or any(map(_told_by, runs))
-    if oddness < 2 and not is_told:
-        return
+@lru_cache(maxsize=1024)  # the texts of a session repeat lines
+def _of_part(text: str, told_above: frozenset[str]) -> Sequence[Suspect]:
+    """Return the suspects in a part of a line, their places counted from its beginning."""
     words = [*_words(text)]
+    told = [(kind, start) for start, _, word, _ in words if (kind := _told_by(word))]
+    is_told = bool(told_above) or any(map(_told_by, _runs(text)))
     plain = sum(word.isalpha() for _, _, word, _ in words)
     if not words or plain < ((not told_above or len(words) > 2) if is_told else max(2, len(words) / 2)):
-        return
-    told = [(kind, start) for start, _, word, _ in words if (kind := _told_by(word))]
+        return ()
+    found = []
     line = {f"plain {plain * 4 // len(words)}", f"words {len(words).bit_length()}"}
     line |= {f"in {kind}" for kind, _ in told} | {f"above {kind}" for kind in told_above}
     line |= {"listed"} if READ.listed.match(text) else set()
@@ -127,11 +119,12 @@ def _of_part(data: bytes, begin: int, end: int, *, may_be_plain: bool) -> Iterat
         strength = next((name for name in _STRENGTHS if name in form), "other")
         last = _as_feature(words[place - 1][2]) if place else "^"
         crossed = {f"{strength} {last}", f"{strength} {nearest}", f"{strength} {_is_quoted(before, after)}"}
-        if len(text) != end - begin:
+        if not text.isascii():
             start, stop = (len(text[:at].encode("utf-8", "surrogateescape")) for at in (start, stop))
         kind = nearest.partition(" ")[0] or next(iter(sorted(told_above)), "password")
         features = frozenset(line | form | _of_neighbours(words, place) | near | crossed)
-        yield begin + start, begin + stop, _KINDS[kind], features
+        found.append((start, stop, _KINDS[kind], features))
+    return found
 
 
 def _words(text: str) -> Iterator[Word]:
