@@ -19,9 +19,10 @@ from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange, compare, known_brain
 from nugget.config import Settings
 from nugget.errors import BrainError, ReviewError, UsageError
+from nugget.extraction.places import Places
 from nugget.extraction.proposals import Extraction, Proposal
 from nugget.infra import files, git
-from nugget.infra.workspace import find_workspace
+from nugget.infra.workspace import WorkspaceFinder, find_workspace
 from nugget.models import (
     EventKind,
     Evidence,
@@ -122,8 +123,9 @@ def _require_repository(brain: Path) -> None:
 
 def _propose(session: Session, target: ProposalTarget, extract: Extract, line: dict[str, Any]) -> CaptureResult:
     extraction = extract(session)
+    places = [Places(session=session, roots=roots) for roots in WorkspaceFinder(known={}).of_session(session).values()]
     changes, dropped = compare(
-        extraction.proposals, known_brain(target, line["brain"]), session=session.id,
+        [_placed(one, places) for one in extraction.proposals], known_brain(target, line["brain"]), session=session.id,
         max_units=target.settings.capture_max_units,
     )  # fmt: skip
     keys = list(dict.fromkeys(ledger.record_keys(session)))
@@ -152,21 +154,26 @@ def _propose(session: Session, target: ProposalTarget, extract: Extract, line: d
     return replace(result, branch=branch)
 
 
+def _placed(proposal: Proposal, places: Sequence[Places]) -> Proposal:
+    """Return a proposal whose scope names the repository that holds its file, if one does."""
+    scope = proposal.unit.scope or Scope()
+    for place in places:
+        if scope.path and (path := place.find(scope.path)) and place.is_file(path):
+            return replace(proposal, unit=replace(proposal.unit, scope=replace(scope, repo=place.repo, path=path)))
+    return proposal
+
+
 def _note(target: ProposalTarget, line: dict[str, Any], *, event: str = "captured") -> None:
     if not target.dry_run:
         files.append_line(target.home / "ledger" / ledger.CAPTURES, {"event": event} | line)
 
 
 BECOMES: Mapping[NuggetType, KnowledgeType] = {
-    NuggetType.CONSTRAINT: KnowledgeType.BELIEF,
-    NuggetType.CAVEAT: KnowledgeType.BUG,
-    NuggetType.TUNING: KnowledgeType.PATTERN,
-    NuggetType.DECISION: KnowledgeType.DECISION,
-    NuggetType.REJECTION: KnowledgeType.DECISION,
-    NuggetType.WORKAROUND: KnowledgeType.BUG,
-    NuggetType.INTENT: KnowledgeType.CONCEPT,
-    NuggetType.DEPENDENCY: KnowledgeType.DECISION,
-}
+    NuggetType.CONSTRAINT: KnowledgeType.BELIEF, NuggetType.CAVEAT: KnowledgeType.BUG,
+    NuggetType.TUNING: KnowledgeType.PATTERN, NuggetType.DECISION: KnowledgeType.DECISION,
+    NuggetType.REJECTION: KnowledgeType.DECISION, NuggetType.WORKAROUND: KnowledgeType.BUG,
+    NuggetType.INTENT: KnowledgeType.CONCEPT, NuggetType.DEPENDENCY: KnowledgeType.DECISION,
+}  # fmt: skip
 """The default type of the unit that a nugget becomes."""
 _QUOTE_CHARS = 280
 _NOTE_CONFIDENCE = 0.7
@@ -222,17 +229,17 @@ def propose_note(
 
     if len(git.branches(target.brain, f"{BRANCH_PREFIX}note-")) >= _MOST_NOTES:
         raise ReviewError(f"{_MOST_NOTES} notes wait for review; no more are taken.", hint="Run `nugget review`.")
-    root = find_workspace(folder).root
+    here = find_workspace(folder)
     allow = allow_list(target.settings)
-    paths = [_path_in(root, cleaned(path, allow)) for path in paths]
+    paths = [_path_in(here.root, cleaned(path, allow)) for path in paths]
     title, statement, because = (cleaned(text, allow) for text in (" ".join(title.split()), statement, because))
     body = [f"# {title}", statement, f"**Because:** {because}" if because else ""]
     body.append(f"Files: {', '.join(map(proposal_text.coded, paths))}" if paths else "")
     unit = Unit(
         id=f"{type}/{slugify(title)}", source=SourceName.BRAIN, type=type, title=title,
         body="\n\n".join(filter(None, body)), origin=Origin.AI_SESSION, confidence=_NOTE_CONFIDENCE, session=session,
-        domain=f"projects/{slugify(root.name)}" if paths else "general",
-        scope=Scope(path=paths[0]) if len(paths) == 1 else None,
+        domain=f"projects/{slugify(here.root.name)}" if paths else "general",
+        scope=Scope(repo=here.identity, path=paths[0]) if len(paths) == 1 else None,
         evidence=(
             Evidence(session=session, quote=shorten(statement, _QUOTE_CHARS), speaker=Speaker.AGENT,
                      origin=SpeechOrigin.WRITTEN),

@@ -100,12 +100,9 @@ class Cutter:
         is_closed = last.strip(" >\t").startswith(token.markup)
         closing = inside[len(code) - len(last) :] if is_closed else ""
         yield from self.framed(
-            inside[: len(inside) - len(closing)],
-            first=first + "\n",
-            opening=f"{margin}{token.markup}{token.info.rstrip()}\n",
-            closing=f"{margin}{token.markup}\n",
-            last=closing,
-        )
+            inside[: len(inside) - len(closing)], first=first + "\n",
+            opening=f"{margin}{token.markup}{token.info.rstrip()}\n", closing=f"{margin}{token.markup}\n", last=closing,
+        )  # fmt: skip
 
     def framed(self, inside: str, *, first: str, opening: str, closing: str = "", last: str = "") -> Iterator[Block]:
         """Yield lines cut into even parts, each between `opening` and `closing` except at the outer ends."""

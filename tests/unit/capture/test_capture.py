@@ -22,7 +22,8 @@ from nugget.config import Settings, read_environment
 from nugget.errors import GitError, TranscriptError
 from nugget.extraction.proposals import Proposal
 from nugget.infra import files, git
-from nugget.models import Evidence, KnowledgeType, Relation, RelationType, SourceName, Unit
+from nugget.infra.workspace import find_workspace
+from nugget.models import Evidence, KnowledgeType, Relation, RelationType, Scope, SourceName, Unit
 from nugget.sources import sessions as archive
 from nugget.sources.sessions import find_sessions
 
@@ -50,10 +51,11 @@ def files_on(brain: Path, result: CaptureResult) -> dict[str, str]:
 @pytest.mark.proves("CAPTURE-BRANCH", "CAPTURE-UNTOUCHED")
 def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain, home, projects):
     transcript = projects / "s.jsonl"
-    session = write_transcript(transcript, [("Why?", f"{RETRY.title}. {CACHE.title}.")])
+    session = write_transcript(transcript, [("Why?", f"{RETRY.title}. {CACHE.title}.")], cwd=str(brain / "evals"))
+    retry = replace(RETRY, scope=Scope(path="../brain.yaml"))
     (brain / "brain.yaml").write_text("owner: half typed\n")
     before = shell(brain, "status", "-sb"), git.head(brain)
-    result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction([RETRY, CACHE])))
+    result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction([retry, CACHE])))
     assert (shell(brain, "status", "-sb"), git.head(brain)) == before
     assert result.branch == f"nugget/session-20260301-120010-{session[:8]}"
     paths = "coding/patterns/retry-only-idempotent-calls.md", "coding/concepts/expire-caches-by-event.md"
@@ -62,6 +64,8 @@ def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain, home, pr
         parsed = knowledge.parse(text, path=path)
         assert parsed.unit is not None and not parsed.problems
         assert (parsed.unit.session, parsed.unit.origin) == (session, "ai-session")
+        scope = Scope(repo=find_workspace(brain).identity, path="brain.yaml") if "retry" in path else None
+        assert parsed.unit.scope == scope
     (branch,) = git.branches(brain, "nugget/")
     title, body, trailers = parse_message(branch.message)
     assert title == f"{RETRY.title}, and 1 more"
