@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-if TYPE_CHECKING:
-    import httpx
-
-_MAX_REPLY_BYTES, _ATTEMPTS = 20_000_000, 4
+_MAX_REPLY_BYTES, _ATTEMPTS = 64_000_000, 4
+NOT_PACKED = {"accept-encoding": "identity"}
+"""Bodies are read as they come, since a few bytes can unpack to more than the memory holds."""
 _RETRIED = (408, 409, 429, 500, 502, 503, 504, 529)
 UNTRUSTED = "its certificate is not trusted{}; SSL_CERT_FILE can name the file of your own authority"
 
@@ -25,15 +24,14 @@ def send(url: str, body: object, headers: Mapping[str, str], *, until: float) ->
 
     wait_s = 0.0
     try:
-        with httpx.Client(headers=headers, follow_redirects=False) as client:
+        with httpx.Client(headers={**headers, **NOT_PACKED}, follow_redirects=False) as client:
             for attempt in range(1, _ATTEMPTS + 1):
                 time.sleep(wait_s)
                 left_s = max(until - time.monotonic(), 0.001)
                 timeout = httpx.Timeout(left_s, connect=min(left_s, 5.0))
                 sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
-                method = "GET" if body is None else "POST"
-                with client.stream(method, url, timeout=timeout, **sent) as reply:
-                    content = _read(reply, until=until)
+                with client.stream("GET" if body is None else "POST", url, timeout=timeout, **sent) as reply:
+                    content = b"".join(bounded(reply.iter_raw(), until=until))
                 retry_after = reply.headers.get("retry-after", "")
                 wait_s = float(retry_after) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", retry_after) else 0.5 * 2**attempt
                 if reply.status_code not in _RETRIED or time.monotonic() + wait_s >= until:
@@ -58,13 +56,13 @@ def tls_problem(error: BaseException | None) -> str:
     return ""
 
 
-def _read(reply: httpx.Response, *, until: float) -> bytes:
-    """Return the body of a reply. Raises TimeoutError at `until`, ValueError for a longer body."""
-    body = bytearray()
-    for part in reply.iter_bytes():
-        body += part
+def bounded(parts: Iterable[bytes], *, until: float) -> Iterator[bytes]:
+    """Yield the parts of a body. Raises TimeoutError at `until`, ValueError for a body without end."""
+    size = 0
+    for part in parts:
+        size += len(part)
         if time.monotonic() > until:
             raise TimeoutError("it takes too long")
-        if len(body) > _MAX_REPLY_BYTES:
+        if size > _MAX_REPLY_BYTES:
             raise ValueError("a reply without end")
-    return bytes(body)
+        yield part

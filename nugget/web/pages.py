@@ -108,9 +108,8 @@ def asset(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in asset_hashes():
         raise HTTPException(404)
-    kind = mimetypes.guess_type(name)[0]
     headers = {"cache-control": "public, max-age=31536000, immutable"}
-    return Response((ASSETS / name).read_bytes(), media_type=kind, headers=headers)
+    return Response((ASSETS / name).read_bytes(), media_type=mimetypes.guess_type(name)[0], headers=headers)
 
 
 def pulse(site: Site, request: Request) -> Response:

@@ -27,7 +27,7 @@ from nugget.app.agent_session import AgentSession
 from nugget.models.sessions import said_how, standing
 from nugget.render import body_of, question_spans
 from nugget.render.json import without_secrets
-from nugget.text import ago, clean, content_hash, counted, one_line, plain, shorten
+from nugget.text import Item, ago, clean, content_hash, counted, one_line, plain, shorten
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -60,7 +60,7 @@ class Site:
     kept: dict[str, tuple[str, Any]] = field(default_factory=dict)
     running: Any = field(default_factory=Lock)
 
-    def once(self, name: str, tag: str, make: Callable[[], Any]) -> Any:
+    def once(self, name: str, tag: str, make: Callable[[], Item]) -> Item:
         """Return the result of `make` for this tag, cached until the tag changes."""
         held = self.kept.get(name)
         if held is None or held[0] != tag:
@@ -87,8 +87,7 @@ class Site:
 
     def proposals(self, brain: Brain) -> Sequence[Any]:
         """Return the waiting proposals, cached until the repository changes."""
-        found: Sequence[Any] = self.once("proposals", browsing.pulse(brain)["review"], brain.proposals)
-        return found
+        return self.once("proposals", browsing.pulse(brain)["review"], brain.proposals)
 
 
 def link_to(ref: str) -> str:

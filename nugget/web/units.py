@@ -166,8 +166,7 @@ def around(site: Site, ref: str, *, steps: int, near: bool = True) -> browsing.G
     """Return the graph around a unit; the last graph is cached."""
     brain = site.session.ready()
     tag = f"{browsing.pulse(brain)['index']} {ref} {steps} {near}"
-    made: browsing.Graph = site.once("graph", tag, lambda: browsing.graph(brain, ref, steps=steps, near=near))
-    return made
+    return site.once("graph", tag, lambda: browsing.graph(brain, ref, steps=steps, near=near))
 
 
 def drawn(graph: browsing.Graph) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable
+from nugget.infra import http_client
 from nugget.infra.llm.gate import (
     BadReply,
     CostCapReached,
@@ -205,8 +206,7 @@ class LLM(Model):
         with self._client(call) as client:
             message = client.messages.create(**call.body)
         _note(message.to_dict(warnings=False), call)
-        blocks = (block for block in message.content if getattr(block, "type", None) == "text")
-        return "".join(getattr(block, "text", "") for block in blocks)
+        return "".join(getattr(block, "text", "") for block in message.content)
 
     def _client(self, call: ModelCall, *, retries: int = _MAX_RETRIES) -> anthropic.Anthropic:
         """Open a client whose attempts and waits together stay within the call's deadline.
@@ -231,8 +231,15 @@ class LLM(Model):
                 response.headers["x-should-retry"] = "false"
             return response
 
+        def bound(response: httpx2.Response) -> None:
+            parts = http_client.bounded(response.stream, until=call.until)  # type: ignore[arg-type]
+            response.headers.pop("content-encoding", None)
+            response.stream = httpx2.Response(200, content=parts).stream
+
         # A redirect would take the key along.
-        sender = anthropic.DefaultHttpxClient(follow_redirects=False)
+        sender = anthropic.DefaultHttpxClient(
+            follow_redirects=False, headers=http_client.NOT_PACKED, event_hooks={"response": [bound]}
+        )
         return anthropic.Anthropic(
             api_key=self._secret, base_url=self._base_url, max_retries=retries, http_client=sender, middleware=[attempt]
         )

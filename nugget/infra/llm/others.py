@@ -151,9 +151,7 @@ class OpenAI(Model):
             raise self._refused(status, _reason(content), call)
         reply = json.loads(content)
         usage = reply.get("usage") or {}
-        call.note_usage({
-            "input_tokens": usage.get("prompt_tokens"), "output_tokens": usage.get("completion_tokens"),
-        })  # fmt: skip
+        call.note_usage({"input_tokens": usage.get("prompt_tokens"), "output_tokens": usage.get("completion_tokens")})
         choice = reply["choices"][0]
         ended = str(choice.get("finish_reason") or "stop")
         call.stop_reason = "refusal" if choice["message"].get("refusal") else _ENDS.get(ended, ended)

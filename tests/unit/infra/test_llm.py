@@ -104,11 +104,10 @@ def test_overload_and_rate_limits_are_retried_as_the_server_asks(llm, server):
 
 
 @pytest.mark.proves("LLM-DEADLINE")
-@pytest.mark.parametrize(
-    "reply",
-    [Slow(wait_s=30, reply=text("late")), status(429, headers={"retry-after": "3600"})],
-    ids=["silence", "retry-after of an hour"],
-)
+@pytest.mark.parametrize("reply", [
+    Slow(wait_s=30, reply=text("late")), status(429, headers={"retry-after": "3600"}),
+    Raw(chunks=(b" ",) * 300, pause_s=0.1),
+])  # fmt: skip
 def test_no_call_outlasts_its_timeout(reply, llm, server):
     __import__("anthropic")  # which takes a second
     server.default = lambda request: reply
@@ -193,5 +192,6 @@ def test_every_failure_is_told_in_one_sentence(by, reply, sentence, server, envi
     server.default = lambda _: reply
     with pytest.raises(LLMUnavailable, match=sentence) as told:
         ask(request.getfixturevalue(by))
+    assert server.requests[-1].headers["accept-encoding"] == "identity"
     assert "\n" not in str(told.value) and str(told.value).endswith(".") and LOCAL not in str(told.value)
     assert costs(environment)[-1]["error"] == str(told.value)
