@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
-import subprocess
 import sys
-import tempfile
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import click
 import typer
 from typer import Argument, Option
 
@@ -283,16 +281,10 @@ def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:
 
 def _edited(text: str) -> str:
     """Return the text as edited in the person's editor. Raises UsageError if the editor cannot be run."""
-    variables = read_environment().variables
-    editor = shlex.split(variables.get("VISUAL") or variables.get("EDITOR") or "vi")
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "unit.md"
-        file.write_text(text, "utf-8")
-        try:
-            subprocess.run([*editor, str(file)], check=True)
-        except (OSError, subprocess.CalledProcessError, IndexError) as error:
-            raise UsageError(f"The editor failed ({error}); nothing was changed.", hint="Set EDITOR.") from error
-        return file.read_text("utf-8", "replace")
+    try:
+        return click.edit(text, extension=".md", require_save=False) or ""
+    except click.ClickException as error:
+        raise UsageError(f"{error.message}; nothing was changed.", hint="Set EDITOR.") from error
 
 
 def _key(known: str) -> str:

@@ -70,7 +70,6 @@ _FIELDS: dict[str, Any] = {
     "type": _TEXT | {"enum": list(TYPES)}, "scope": _TEXT | {"description": "one short lower-case word, or empty"},
     "subject": _TEXT, "body": {"type": "array", "items": _TEXT, "description": "paragraphs"},
 }  # fmt: skip
-_SCHEMA = {"type": "object", "properties": _FIELDS, "required": list(_FIELDS), "additionalProperties": False}
 
 
 Message = tuple[str, tuple[str, ...]]
@@ -216,7 +215,7 @@ def draft_with_llm(
     settings: Settings,
 ) -> Message:  # fmt: skip
     """Return a message written by a model. Raises LLMUnavailable."""
-    from nugget.infra.llm import Request
+    from nugget.infra.llm import Request, object_schema
 
     requests = "\n".join(f"- {text[:1000]}" for text in intents[:5])
     known = "\n".join(f"- {reason}" for reason in reasons[:10])
@@ -228,7 +227,7 @@ def draft_with_llm(
         purpose="commit", model=settings.commit_model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
         timeout_s=settings.commit_timeout_s, max_usd=settings.commit_max_usd,
     )  # fmt: skip
-    value = llm.structured(request, _SCHEMA).value
+    value = llm.structured(request, object_schema(_FIELDS)).value
     subject = " ".join(str(value["subject"]).split()).rstrip(".")
     if not subject:
         return by_rules
