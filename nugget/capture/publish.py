@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from nugget.capture import ledger, review
 from nugget.capture.proposals import is_digest
@@ -62,13 +61,9 @@ class Published:
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
     """Return the last known state of each published proposal by branch."""
     own = ledger.brain_key(brain, home)
-    kinds = dict.fromkeys(("branch", "state", "sha", "url", "merged_as", "reason", "text"), str) | {"number": int}
-    known: dict[str, Publication] = {}
-    for line in files.read_lines(home / "ledger" / PUBLISHED):
-        values: dict[str, Any] = {key: line[key] for key, kind in kinds.items() if isinstance(line.get(key), kind)}
-        if line.get("brain") == own and values.keys() >= {"branch", "state"}:
-            known[values["branch"]] = Publication(**values)
-    return known
+    lines = (line for line in files.read_lines(home / "ledger" / PUBLISHED) if line.get("brain") == own)
+    names = Publication.__slots__
+    return {line["branch"]: Publication(**{name: line[name] for name in names if name in line}) for line in lines}
 
 
 def publish(
