@@ -85,6 +85,15 @@ class ConflictError(NuggetError):
     """A file changed between reading and writing; nothing was written."""
 
 
+def only_id(prefix: str, ids: Iterable[str], noun: str, *, error: type[NuggetError] = UsageError) -> str | None:
+    """Return the id that is a prefix, else the only one that begins with it, or None; raise `error` for several."""
+    found = sorted(name for name in ids if name.startswith(prefix))
+    if prefix in found or len(found) < 2:
+        return prefix if prefix in found else next(iter(found), None)
+    some = ", ".join(found[:3])
+    raise error(f"{len(found)} {noun}s have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
+
+
 def reason_of(error: Exception) -> str:
     """Return the reason of a failure in one line, for loops that skip what fails."""
     if isinstance(error, NuggetError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nugget.app.local_sources import INLINE_FILES, read_new_logs
 from nugget.capture import ledger, queue
 from nugget.config import expanded
-from nugget.errors import IndexUnavailable, NuggetError, UsageError
+from nugget.errors import IndexUnavailable, NuggetError, UsageError, only_id
 from nugget.evidence.derive import derive_sessions, put_evidence_units
 from nugget.importing import chats
 from nugget.index.embedded import Index, events, provenance
@@ -132,21 +132,19 @@ def find_session(asked: Provenance, name: str) -> KnownSession:
     """Return one session by its id, an id prefix, or a ref. Raises UsageError if there is not exactly one."""
     prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0]
     _, everything = list_sessions(asked, everything=True)
-    found = [one for one in everything if one.id == prefix] or [one for one in everything if one.id.startswith(prefix)]
+    by_id = {one.id: one for one in everything}
+    found = by_id[named] if prefix and (named := only_id(prefix, by_id, "session")) else None
     session, exchanges, is_archived, problem = None, tuple[Exchange, ...](), False, None
     try:
         session, exchanges, is_archived = read_whole_session(asked.environment, asked.settings, name)
     except NuggetError as error:
         problem = error
-    if session is not None and not found:
-        found = [KnownSession(id=session.id, agent=session.agent, title=session.title or "", folder=session.cwd,
-                              branch=session.branch, started=session.started, ended=session.ended)]  # fmt: skip
-    if not prefix or not found:
+    if session is not None and found is None:
+        found = KnownSession(id=session.id, agent=session.agent, title=session.title or "", folder=session.cwd,
+                             branch=session.branch, started=session.started, ended=session.ended)  # fmt: skip
+    if found is None:
         raise problem or UsageError(f"There is no session {name}.", hint="`nugget sessions --all` lists them.")
-    if len(found) > 1:
-        some = ", ".join(one.id for one in found[:3])
-        raise UsageError(f"{len(found)} sessions have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
-    known = replace(found[0], session=session, exchanges=exchanges, is_archived=is_archived, problem=problem)
+    known = replace(found, session=session, exchanges=exchanges, is_archived=is_archived, problem=problem)
     if known.store_file is None:
         return known
     with open_index(asked.environment.home) as connection:

@@ -10,7 +10,7 @@ from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 
-from nugget.errors import UsageError, require_known
+from nugget.errors import UsageError, only_id, require_known
 from nugget.index.embedded import Index, read_home
 from nugget.index.embedded import provenance as stored
 from nugget.index.embedded.connection import Unusable, open_home
@@ -113,18 +113,12 @@ def find_nugget(connection: sqlite3.Connection, prefix: str, *, workspace: str) 
     Raises UsageError if there is not exactly one.
     """
     prefix = prefix.removeprefix("provenance:")
-    found: list[str] = []
-    if prefix:
-        here = stored.ids_beginning_with(connection, prefix, workspace=workspace)
-        found = here or stored.ids_beginning_with(connection, prefix)
-    if prefix in found:
-        found = [prefix]
-    if not found:
+    here = stored.ids_beginning_with(connection, prefix, workspace=workspace)
+    found = here or stored.ids_beginning_with(connection, prefix)
+    named = only_id(prefix, found if prefix else (), "nugget")
+    if named is None:
         raise UsageError(f"There is no nugget {prefix!r}.", hint="`nugget nuggets` lists them.")
-    if len(found) > 1:
-        some = ", ".join(found[:5])
-        raise UsageError(f"{len(found)} nuggets have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
-    return stored.nuggets_by_id(connection, found)[found[0]]
+    return stored.nuggets_by_id(connection, [named])[named]
 
 
 def nuggets_below(

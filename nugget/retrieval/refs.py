@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.errors import EmbeddingUnavailable, NuggetError, TranscriptError, UsageError
+from nugget.errors import EmbeddingUnavailable, NuggetError, TranscriptError, UsageError, only_id
 from nugget.index import IndexReader, StoredChunk
 from nugget.index.embedded import passages as tables
 from nugget.index.embedded.events import MORE
@@ -180,11 +180,8 @@ def read_excerpt(connection: sqlite3.Connection, ref: str, neighbours: int = 1) 
 
 def _session_key(connection: sqlite3.Connection, source: SourceName, name: str) -> int:
     found = tables.sessions_like(connection, source, name)
-    if name in found or len(found) == 1:
-        return found[name] if name in found else next(iter(found.values()))
-    if found:
-        some = ", ".join(list(found)[:3])
-        raise TranscriptError(f"Several sessions begin with {name} ({some}…).", hint="Give more of the id.")
+    if named := only_id(name, found, "session", error=TranscriptError):
+        return found[named]
     raise TranscriptError(f"There is no session {name}.", hint="Run `nugget sync` to read new sessions.")
 
 

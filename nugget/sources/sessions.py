@@ -12,14 +12,14 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 
 from nugget.config import Environment, Settings
-from nugget.errors import TranscriptError, UsageError, reason_of
+from nugget.errors import TranscriptError, UsageError, only_id, reason_of
 from nugget.infra import files
 from nugget.models import Session, SessionFile
 from nugget.sources import (
@@ -97,17 +97,8 @@ def find_session_by_id(environment: Environment, prefix: str) -> SessionFile | N
     if not is_name(prefix):
         return None
     found = {file.id: file for file in find_sessions(environment)}
-    name = _id_by_prefix(found, prefix)
+    name = only_id(prefix, found, "session", error=TranscriptError)
     return found[name] if name else None
-
-
-def _id_by_prefix(ids: Iterable[str], prefix: str) -> str | None:
-    """Return the id that equals the prefix, or the only one that begins with it, or None."""
-    found = sorted(name for name in ids if name.startswith(prefix))
-    if prefix in found or len(found) < 2:
-        return next(iter(found), None)
-    some = ", ".join(found[:3])
-    raise TranscriptError(f"{len(found)} sessions have an id that begins with {prefix} ({some}…).", hint="Give more.")
 
 
 def read_any(file: SessionFile | Path) -> Session:
@@ -185,7 +176,7 @@ def read_whole_session(
         session = replace(read_any(found), id=found.id)  # the id by which refs name it
     else:
         archived = archived_sessions(environment.home)
-        archived_id = _id_by_prefix(archived, prefix)
+        archived_id = only_id(prefix, archived, "session", error=TranscriptError)
         if archived_id is None:
             hint = "Claude Code deletes transcripts after 30 days; captured ones are kept."
             raise TranscriptError(f"There is no session {prefix}.", hint=hint)

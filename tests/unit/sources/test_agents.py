@@ -125,7 +125,7 @@ def test_a_session_is_found_by_the_beginning_of_its_id_when_that_is_unambiguous(
     assert found is not None and found.id == SECOND
     assert find_session_by_id(environment, "ffff") is None
     assert find_session_by_id(environment, "../*") is None
-    with pytest.raises(TranscriptError, match="2 sessions have an id that begins with 1111"):
+    with pytest.raises(TranscriptError, match="2 sessions have an id that begins with '1111'"):
         find_session_by_id(environment, "1111")
 
 
