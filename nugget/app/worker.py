@@ -92,11 +92,11 @@ def work(
     if held is None:
         raise NuggetError("A capture worker is already running.", hint="`nugget status` shows how far it is.")
     queue.sign(held)
-    found = 0
+    found, now = 0, datetime.now(UTC)
     try:
-        queue.recover(home, now=_now())
-        queue.release(home, now=_now(), everything=retry)
-        queue.prune(home, now=_now())
+        queue.recover(home, now=now)
+        queue.release(home, now=now, everything=retry)
+        queue.prune(home, now=now)
         if catch_up:
             settings = load_settings(environment, flag or environment.brain or default_brain(environment))
             found = queue_ended(environment, settings.capture_agents, background=background)
@@ -104,8 +104,8 @@ def work(
             opened: dict[Path, Brain] = {}
             brain_for = partial(_brain_for, environment, flag, opened, stack)
             ended = queue.drain(
-                home, lambda job: _capture_job(job, environment, brain_for), now=_now, report=report,
-                log=partial(write_log, home),
+                home, lambda job: _capture_job(job, environment, brain_for), now=partial(datetime.now, UTC),
+                report=report, log=partial(write_log, home),
             )  # fmt: skip
             with suppress(NuggetError):
                 brain_for(None)
@@ -143,12 +143,12 @@ def queue_ended(environment: Environment, agents: Sequence[str], *, background: 
     with suppress(FileNotFoundError):  # sessions from before the installation are captured only on request
         installed = environment.home / "queue" / "installed"
         since = datetime.fromtimestamp(installed.stat().st_mtime, UTC) if background else None
-    return len(queue.catch_up(environment.home, find_sessions(environment, agents), now=_now(), since=since))
+    return len(queue.catch_up(environment.home, find_sessions(environment, agents), now=datetime.now(UTC), since=since))
 
 
 def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
     """Publish waiting proposals, follow the remote, and bring every index up to date."""
-    environment, settings, now = brain.environment, brain.settings, _now()
+    environment, settings, now = brain.environment, brain.settings, datetime.now(UTC)
     done = Published()
     try:
         done = publishing.publish(brain.path, environment=environment, settings=settings, now=now, forced=publish)
@@ -241,7 +241,7 @@ def write_log(home: Path, text: str) -> None:
         if file.exists() and file.stat().st_size > MAX_LOG_BYTES:
             file.replace(file.with_suffix(".log.old"))
         with files.open_private(file, "a") as log:
-            log.write(f"{_now().isoformat(timespec='seconds')} {redact(text).text.rstrip()}\n")
+            log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {redact(text).text.rstrip()}\n")
 
 
 def _capture_job(
@@ -249,7 +249,7 @@ def _capture_job(
 ) -> tuple[str | None, str | None]:
     """Capture a job's session, or send it to the team's server, within a time limit."""
     transcript = Path(job.transcript) if job.transcript else find_transcript(environment, job.session)
-    if queue.is_paused(environment.home, job.session or transcript.stem, job.queued or _now().timestamp()):
+    if queue.is_paused(environment.home, job.session or transcript.stem, job.queued or datetime.now(UTC).timestamp()):
         return None, "capture was paused (nugget pause)"
     settings = load_settings(environment)
     if not settings.capture_headless and _is_headless(transcript):
@@ -276,10 +276,6 @@ def _is_headless(transcript: Path) -> bool:
     with suppress(OSError), transcript.open("rb") as file:
         return b'"entrypoint":"sdk-' in file.read(64_000).replace(b'": "', b'":"')
     return False
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 EVERY_S = 120.0

@@ -255,17 +255,13 @@ def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> d
     return {kind: _beginning(names, prefix, limit) for kind, names in kinds.items()}
 
 
-def refs_beginning(prefix: str, indexes: Indexes, *, limit: int = 100) -> list[tuple[str, str]]:
+def refs_beginning(prefix: str, indexes: Indexes, *, limit: int) -> list[tuple[str, str]]:
     """Return refs with their titles, for completion; `brain:` may be left out. Memory is never included."""
     bare = prefix.removeprefix("brain:")
-    found: list[tuple[str, str]] = []
-    for index, whole in ((indexes.brain, False), (indexes.machine, True)):
-        if index is None:
-            continue
-        rows = index.titles(prefix if whole else bare, whole=whole, limit=limit)
-        given = "brain:" if not whole and prefix.startswith("brain:") else ""
-        found += [(f"{given}{ref}", title) for ref, title in rows]
-    return found[:limit]
+    given = prefix.removesuffix(bare)
+    ours = indexes.brain.titles(bare, whole=False, limit=limit)
+    others = indexes.machine.titles(prefix, whole=True, limit=limit) if indexes.machine else []
+    return [*((f"{given}{ref}", title) for ref, title in ours), *others][:limit]
 
 
 def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> tuple[str, Vector] | None:
