@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from importlib.metadata import version
 from itertools import chain
@@ -149,13 +149,13 @@ def issued_secrets(view: str) -> Iterator[Span]:
 
     data, known = view.encode("latin-1").replace(b"\0", b"\x1f"), bytearray(len(view))  # zeros read like UTF-16
     marks: dict[str, list[int]] = defaultdict(list)
-    small = data.lower().decode("latin-1")
+    small, runs = data.lower().decode("latin-1"), data.translate(_RUNS).decode("latin-1")
     for start, end, rule in chain(
-        _judged(view, data, known, marks),
+        _judged(view, chain(scanned(data), _typed(view, runs)), known, marks),
         named_secrets(view, chain.from_iterable(places(small, stem) for stem in STEMS), known),
         sentence_secrets(view, data, chain(places(small, "pass"), marks["password"]), known),
         chain.from_iterable(_READERS[kind](view, sorted(marks[kind]), known) for kind in _READERS if marks[kind]),
-        _shaped(view, data, known),
+        _shaped(view, runs, known),
     ):
         known[start:end] = b"\1" * (end - start)
         yield start, end, rule
@@ -188,10 +188,18 @@ def scanned(data: bytes, size: int = 98_304, margin: int = 2048) -> Iterator[Spa
         begin = stop
 
 
-def _judged(view: str, data: bytes, known: bytearray, marks: dict[str, list[int]]) -> Iterator[Span]:
-    """Yield the findings of the engine that their tests accept; add the places of marks to `marks`."""
+def _typed(view: str, runs: str) -> Iterator[Span]:
+    """Yield words with a sign between letters and digits, which the engine would find in ten times the time."""
+    for sign in READ.sign_within.finditer(runs):
+        before = view[max(0, sign.start() - 31) : sign.start()]
+        if found := READ.typed.match(view, sign.start() - len(before) + len(before.rstrip(ascii_letters + digits))):
+            yield *found.span(), "prose.typed-password.1"
+
+
+def _judged(view: str, every: Iterable[Span], known: bytearray, marks: dict[str, list[int]]) -> Iterator[Span]:
+    """Yield those of `every` finding that their tests accept; add the places of marks to `marks`."""
     found: list[tuple[int, int, int, str]] = []
-    for start, end, rule in scanned(data):
+    for start, end, rule in every:
         rank, kind, family, _ = _rule(rule)
         if family == "marks":
             marks[kind].append(start)
@@ -234,14 +242,13 @@ def _said(view: str, start: int, end: int, kind: str, list_end: Callable[[int], 
     return start, start + len(judge.before_grammar(value) if kind == "passphrase" else value)
 
 
-_RUNS = bytes.maketrans(_WORD_SIGNS.encode(), b"w" * len(_WORD_SIGNS))
+_RUNS = bytes.maketrans(f"{_WORD_SIGNS}!#$%*+?^&".encode(), b"w" * len(_WORD_SIGNS) + b"#" * 9)
 
 
-def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
+def _shaped(view: str, runs: str, known: bytearray) -> Iterator[Span]:
     """Yield words of 20 characters or more that only their random letters and digits give away."""
-    runs, run_end = data.translate(_RUNS), partial(_end_of_run, READ.run, view, [-1, -1])
-    stop = 0
-    while (at := runs.find(b"w" * 20, stop)) >= 0:
+    run_end, stop = partial(_end_of_run, READ.run, view, [-1, -1]), 0
+    while (at := runs.find("w" * 20, stop)) >= 0:
         run = _WORD.match(view, at)
         word = run.group() if run else ""
         stop, before = at + len(word), view[at - 1 : at]

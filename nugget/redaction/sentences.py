@@ -39,10 +39,9 @@ _PART = re.compile(
     rb"(?P<text>.{1,320}\Z|.{160,319} |.{320}[\x80-\xbf]*|(?<=[\x92\t])\Z)"
 )
 """A part of a line that is read as one; a line number, or the rights in a line of `ls -l`, may stand before it."""
-_ABOVE = 240
-"""Bytes of the text above a part that are read with it."""
-_BELOW, _FEW = 2, 4
-"""Lines below a word for passwords in which a plain word may be one, and the number of words that makes a line long."""
+_ABOVE, _BELOW, _FEW = 240, 2, 4
+"""Bytes above a part that are read with it, lines below a word for passwords in which a plain word may be one, and the
+number of words that makes a line long."""
 _SHORTEST, _LONGEST, _LONG_WORD = 4, 100, 24
 _OPENING, _CLOSING, _QUOTES = "\\\"'`([{<*_«“‘„‚›»~", "\\\"'`)]}>*_»”’“‹,.;:!?…~", "\"'`«»“”„‘’*"
 _NEAR = (14, 30, 70)
@@ -156,9 +155,8 @@ def _is_suspect(words: Sequence[Word], place: int, is_told: bool) -> bool:
         return oddness + is_told > 1
     if not is_told or not _SHORTEST <= len(word) <= _LONGEST or READ.public.match(word):
         return False
-    if _is_quoted(before, after) or READ.hyphened.match(word) or len(words) < _FEW:
-        return True
-    return place > 0 and _gives(f"{words[place - 1][2]}{words[place - 1][3]}{before}")
+    is_alone = _is_quoted(before, after) or READ.hyphened.match(word) or len(words) < _FEW
+    return bool(is_alone) or (place > 0 and _gives(f"{words[place - 1][2]}{words[place - 1][3]}{before}"))
 
 
 def _is_quoted(before: str, after: str) -> bool:
@@ -221,15 +219,10 @@ def _gives(run: str) -> bool:
 def _oddness(run: str) -> int:
     """Return 2 for what looks like a password, 1 for another word with a digit or a sign within, else 0."""
     word = run.lstrip(_OPENING).rstrip(_CLOSING)
-    if (
-        not _SHORTEST <= len(word) <= _LONGEST
-        or not READ.odd_word.search(word)
-        or READ.public.match(word)
-        or judge.IS.address.match(word)
-    ):
+    is_odd = _SHORTEST <= len(word) <= _LONGEST and READ.odd_word.search(word)
+    if not is_odd or READ.public.match(word) or judge.IS.address.match(word):
         return 0
-    is_likely = not word.isdigit() and (judge.is_strong(word) or READ.unspaced.search(word))
-    return 2 if is_likely else 1
+    return 1 + (not word.isdigit() and bool(judge.is_strong(word) or READ.unspaced.search(word)))
 
 
 def _as_feature(word: str) -> str:
