@@ -160,8 +160,7 @@ class Brain:
         UsageError for an unknown name in the filter, or memory without an identity.
         """
         limit, tokens = self.settings.retrieval_limit, self.settings.retrieval_budget_tokens
-        usual = Query("", limit=limit, budget_tokens=tokens, profile="task")
-        query = checked(question, usual)
+        query = checked(question, Query("", limit=limit, budget_tokens=tokens, profile="task"))
         parsed = SearchQuery(given=query.text, text=query.text, filter=query.filter)
         return self._retrieve(query, parsed, reranker, now or datetime.now(UTC), fresh=fresh, log=log, alone=alone)
 
@@ -336,8 +335,7 @@ def brain_in_use(path: Path | str | None, environment: Environment) -> Path:
 
     Raises BrainError without a brain.
     """
-    flag = expanded(path) if path is not None else None
-    found = find_brain(environment, flag=flag, cwd=current_folder())
+    found = find_brain(environment, flag=expanded(path) if path is not None else None, cwd=current_folder())
     git.finish_pending(found)
     return found
 

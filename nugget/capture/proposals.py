@@ -123,8 +123,7 @@ def branch_name(kind: str, name: str, moment: datetime) -> str:
 def session_branch_name(session: Session, moment: datetime) -> str:
     """Return the branch name of a session, which ends with the first digits of the session's id or of a hash."""
     plain = re.fullmatch(r"([0-9a-f]{8})-[0-9a-f-]{27}", session.id)
-    short = plain[1] if plain else content_hash(session.id)[:8]
-    return branch_name("session", short, moment)
+    return branch_name("session", plain[1] if plain else content_hash(session.id)[:8], moment)
 
 
 def capture_id(keys: Sequence[str]) -> str:

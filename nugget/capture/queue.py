@@ -234,8 +234,7 @@ def sign(lock: int) -> None:
 
 
 def _files(home: Path, state: str) -> list[Path]:
-    found = (home / "queue" / state).glob("*.json")
-    return sorted(file for file in found if not file.name.startswith("."))
+    return sorted(file for file in (home / "queue" / state).glob("*.json") if not file.name.startswith("."))
 
 
 def _read(file: Path) -> Job | None:

@@ -258,8 +258,7 @@ def _note_tool(row: Sequence[Any], step: int, pending: list[OpenIncident]) -> No
         known = _opened(row, step, pending, command="", target=(target, frozenset()), severity=severity)
         known.tool = tool
     said = text.removeprefix(f"{target}: ").split("\n")[:3]
-    lines = [shorten(line, 300) for line in said if line.strip()]
-    _add_failure(known, row, step, lines)
+    _add_failure(known, row, step, [shorten(line, 300) for line in said if line.strip()])
     known.reasons[f"tool {tool} failed"] = None
 
 

@@ -112,8 +112,7 @@ def is_request(prompt: str) -> bool:
     """Return whether a prompt asks for something, and does not merely say `yes` or `go on`."""
     text = cleaned(prompt)
     letters = len(re.findall(r"[^\W\d_]", text))
-    is_wide = WIDE.search(text) is not None
-    enough = letters >= 4 if is_wide else letters >= 8 and len(text.split()) > 1
+    enough = letters >= 4 if WIDE.search(text) is not None else letters >= 8 and len(text.split()) > 1
     return enough and not _GO_ON.fullmatch(text)
 
 

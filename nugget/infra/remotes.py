@@ -167,8 +167,9 @@ def default_branch(repo: Path, remote: Remote) -> str | None:
 def fetch(repo: Path, remote: Remote, branch: str) -> str:
     """Fetch one branch of the remote into `refs/remotes` and return its commit; no branch of the user's changes."""
     kept = f"refs/remotes/{remote.name}/{branch}"
-    options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", _upload_from(repo, remote))
-    _talk(repo, remote, "fetch", *options, "--", remote.name, f"+refs/heads/{branch}:{kept}")
+    options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--refmap=")
+    branches = f"+refs/heads/{branch}:{kept}"
+    _talk(repo, remote, "fetch", *options, _upload_from(repo, remote), "--", remote.name, branches)
     return run(repo, "rev-parse", "--verify", "--end-of-options", f"{kept}^{{commit}}").decode().strip()
 
 
@@ -189,6 +190,9 @@ def push(repo: Path, remote: Remote, sha: str | None, *, branch: str, replacing:
     `replacing` is the commit that we pushed before: only if the branch still points at it may it be deleted, or
     replaced by a commit that does not build on it. Raises GitError when the remote refuses or cannot be reached.
     """
+    everywhere = run(repo, "remote", "get-url", "--push", "--all", "--", remote.name)
+    if everywhere.decode("utf-8", "replace").strip() != remote.url:
+        raise GitError(f"{remote.name} has more addresses to push to than one.", hint="`git remote -v` shows them.")
     ref = f"refs/heads/{branch}"
     lease = [f"--force-with-lease={ref}:{replacing}"] if replacing else []
     receive = f"--receive-pack={_program('receive-pack', remote.url, _RECEIVING)}"

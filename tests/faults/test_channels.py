@@ -40,8 +40,7 @@ def learned(session: Session, workspace: str = "w") -> list[Unit | Nugget]:
     """Everything that is learned from a session offline."""
     redacted, _ = redact_session(session, settings=Settings())
     units = [one.unit for one in extract_offline(redacted, now=NOW)]
-    places = Places(session=session, roots=[])
-    return [*units, *heuristic_nuggets(session, (), places, now=NOW)]
+    return [*units, *heuristic_nuggets(session, (), Places(session=session, roots=[]), now=NOW)]
 
 
 def said_to_be_the_users(session: Session) -> list[Unit | Nugget]:

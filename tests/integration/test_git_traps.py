@@ -157,12 +157,17 @@ def test_a_remote_that_is_a_folder_runs_none_of_its_hooks_and_programs(shop, tmp
     assert "is there already" in nugget("clone", remote, tmp_path / "mine").out
     mine = tmp_path / "mine"
     origin = remotes.find_remote(mine)
-    assert origin is not None and traps.sprung == set()
-    assert remotes.default_branch(mine, origin) and remotes.fetch(mine, origin, "main")
+    plain_git(mine, "config", "remote.origin.fetch", "+refs/heads/main:refs/heads/taken")
+    assert origin is not None and remotes.default_branch(mine, origin) and remotes.fetch(mine, origin, "main")
+    assert not git.run(mine, "rev-parse", "-q", "--verify", "taken", check=False)
     changed = git.commit_files(mine, files={"new.py": b"x"}, message="Change", parents=[git.head(mine) or ""])
     assert remotes.push(mine, origin, changed, branch="nugget/x")
     assert remotes.push(mine, origin, None, branch="nugget/x", replacing=changed)
     assert traps.sprung == set()
+    plain_git(mine, "remote", "set-url", "--push", "--add", "origin", str(remote))
+    plain_git(mine, "remote", "set-url", "--push", "--add", "origin", str(tmp_path / "elsewhere"))
+    with pytest.raises(GitError, match="more addresses"):
+        remotes.push(mine, origin, changed, branch="nugget/x")
     subprocess.run(["git", "-C", mine, "push", "-q", "origin", f"{changed}:refs/heads/y"], capture_output=True)
     assert traps.sprung, "git itself runs them"
 

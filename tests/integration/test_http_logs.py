@@ -191,8 +191,7 @@ def test_every_call_is_in_the_cost_ledger_and_none_is_dearer_than_allowed(server
     assert server.ask("/v1/completions", body=body).status == 200
     after = spending(home)
     assert after[0] == before[0] + 2
-    price = (1000 * 2 + 200 * 10) / 1e6
-    assert after[1] - before[1] == pytest.approx(2 * price)
+    assert after[1] - before[1] == pytest.approx(2 * (1000 * 2 + 200 * 10) / 1e6)
     api.requests.clear()
     dear = server.ask("/v1/completions", body={"model": "claude-fable-5", "max_tokens": 200_000, "messages": user("x")})
     assert dear.error.code == "llm_unavailable" and "more than the $2.0000 allowed" in dear.error.message

@@ -41,8 +41,7 @@ class ShellLogs:
         streams: dict[str, list[int]] = {}
         for stream, text in (("stderr", stderr), ("stdout", stdout)):
             if text:
-                file = self.write(session, f"{stream}.log", text + "\n")
-                end = file.stat().st_size
+                end = self.write(session, f"{stream}.log", text + "\n").stat().st_size
                 streams[stream] = [end - len(text.encode()) - 1, end]
         self.happen(session, ts_ms, "command.start", cmd=command)
         self.happen(session, ts_ms + 1, "command.end", exit=code, streams=streams)

@@ -131,8 +131,7 @@ def test_real_sessions_stay_readable(shared_data):
     """The transcripts at hand were scanned and masked before: what is redacted in them is a false alarm."""
     alarms = 0
     for file in sorted((shared_data / "transcripts" / "claude-code").glob("*[0-9a-f].jsonl")):
-        session = read_session(file)
-        _, counts = redact_session(session, settings=Settings())
+        _, counts = redact_session(read_session(file), settings=Settings())
         alarms += sum(counts.values())
     assert alarms <= 1
 
@@ -226,8 +225,7 @@ PEM = b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBADANBgkqhkiG9w0BAQE
 @pytest.mark.parametrize("length", (14, 20, 35, 36, 37, 38, 39, 48, 77, 139))
 def test_an_encoded_key_may_be_cut_anywhere(length):
     for before, after in itertools.product(("", "data: ", "\\n"), ("", "=", "\n", " end")):
-        redacted = redact(before + PEM[:length] + after)
-        assert (PEM[:length] in redacted.text) == (length < 37), length
+        assert (PEM[:length] in redact(before + PEM[:length] + after).text) == (length < 37), length
     for kind in ("RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY"):
         encoded = b64encode(f"-----BEGIN {kind}-----\nMHcCAQEEIBkg4LVWM9nuwNSk3yByxZpY".encode()).decode()
         assert redact(f"key: {encoded}").counts == {"private-key": 1}
