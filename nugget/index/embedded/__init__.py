@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nugget.index import Edge, IndexReader, Lists, StoredChunk, UnitCosines, conditions_of
+from nugget.index import Edge, IndexReader, Lists, StoredChunk, UnitCosines, best_documents, conditions_of
 from nugget.index.embedded import units as stored
 from nugget.index.embedded import vectors
 from nugget.index.embedded.connection import (
@@ -32,7 +32,6 @@ from nugget.index.fulltext import (
     SMALL_INDEX_CHUNKS,
     Terms,
     Vocabulary,
-    inverse_frequency,
     is_unspaced_character,
     match_any,
     terms_of,
@@ -146,7 +145,11 @@ class Index(IndexReader):
         if not terms.match:
             return []
         if self._has_numpy and (alone := _plain_terms(terms)):
-            return _best(self._postings(kind, alone), k, self._documents(kind), self._admitted(filter_, kind))
+            (keys, freqs, term_of), (lengths, _, *total) = self._postings(kind, alone), self._documents(kind)
+            admitted = self._admitted(filter_, kind)
+            return best_documents(
+                keys, freqs, lengths[keys] - 1, term_of, total, k, None if admitted is None else admitted[keys]
+            )
         table, (allowed_sql, parameters) = f"{kind}_fts", _allowed(filter_, kind)
         where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # `+` makes SQLite match first, not row by row
         return self.connection.execute(
@@ -340,27 +343,3 @@ def _plain_terms(terms: Terms) -> list[str]:
     found = [terms.tokens[word] for word in terms.words]
     is_plain = terms.match == match_any(terms.words) and not any(map(is_unspaced_character, terms.words))
     return [its[0] for its in found] if is_plain and all(len(its) == 1 for its in found) else []
-
-
-def _best(postings: tuple[Any, Any, Any], k: int, read: tuple[Any, ...], admitted: Any) -> list[tuple[int, float]]:
-    """Return the k best documents as (key, score), with FTS5's BM25 scores in a third of its time.
-
-    `read` is the result of `read_documents`; `admitted` says by key which may be found, None for all.
-    """
-    import numpy as np
-
-    keys, freqs, term_of = postings
-    lengths, _, count, mean = read
-    idfs = [inverse_frequency(count, int(docs)) for docs in np.bincount(term_of)]
-    norm = 0.6 + 1.8 * (lengths[keys] - 1) / mean
-    values, order = np.array(idfs)[term_of] * 2.2 * freqs / (freqs + norm), np.argsort(keys, kind="stable")
-    keys = keys[order]
-    of_key = np.flatnonzero(np.diff(keys, prepend=-1))
-    found, scores = keys[of_key], np.add.reduceat(values[order], of_key)
-    if admitted is not None:
-        found, scores = found[admitted[found]], scores[admitted[found]]
-    if len(found) > k:
-        is_best = scores >= np.partition(scores, -k)[-k]
-        found, scores = found[is_best], scores[is_best]
-    order = np.lexsort((found, -scores))[:k]
-    return list(zip(found[order].tolist(), scores[order].tolist(), strict=True))

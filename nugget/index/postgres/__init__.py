@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,13 @@ from nugget.index import (
     Scored,
     StoredChunk,
     UnitCosines,
-    chunk_columns,
-    unit_columns,
+    best_documents,
     units_of,
 )
-from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, Terms, documents, match_any, terms_of
+from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Terms, match_any, match_word, terms_of
 from nugget.index.postgres import statements as sql
-from nugget.index.postgres.bm25 import CHUNKS, UNITS, AskedWords, Item, items_of, places, ranges
-from nugget.index.postgres.connection import Rows, Snapshot, Statement, Transactions
+from nugget.index.postgres.bm25 import CHUNKS, UNITS, AskedWords, documents_of, entry_of, items_of
+from nugget.index.postgres.connection import Rows, Statement, Transactions
 from nugget.models import Filter, RelationType, SourceName, Unit
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class PostgresIndex(Transactions, IndexReader):
     @property
     def chunk_count(self) -> int:
         """The number of chunks in the space."""
-        return self._state[2]
+        return self._numbers(CHUNKS)[0]
 
     @property
     def embedding_model(self) -> str | None:
@@ -51,118 +51,160 @@ class PostgresIndex(Transactions, IndexReader):
     def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
         """Return the words of a question to search for, and read what `matches` will need."""
         asked = AskedWords(text)
-        placed = [item for match in matches for item in items_of(match) if item.is_placed]
-        with self.reading() as now:
-            rows, *found = self._trip((sql.VOCABULARY, asked.parameters), *_documents_of(placed))
-            _remember_places(now, placed, found)
-            return terms_of(asked.answered(self.chunk_count, rows), text)
+        with self.reading():
+            rows = self._read_items([match_any(asked.characters), *matches], (sql.VOCABULARY, asked.parameters))[0]
+            characters = {word: len(self._items(match_word(word), CHUNKS)[0]) for word in asked.characters}
+            return terms_of(asked.answered(self.chunk_count, rows, characters), text)
 
-    def _parameters(self, match: str, name: str) -> dict[str, Any]:
-        """Return the parameters of an FTS5 query; the documents of its phrases are read first."""
-        items = items_of(match)
+    def _read_items(self, matches: Iterable[str], *others: Statement) -> list[Rows]:
+        """Read the documents of the items of FTS5 queries, with other statements, whose rows are returned."""
         with self.reading() as now:
-            known = now.read["places"]
-            placed = [item for item in items if item.is_placed and (item.given, UNITS) not in known]
-            if placed:
-                _remember_places(now, placed, self._trip(*_documents_of(placed)))
-            parameters = ranges(items, name)
+            known = now.read["items"]
+            items = {item: None for match in matches for item in items_of(match) if (item.given, UNITS) not in known}
+            asked = [term for item in items for term in item.asked]
+            columns = {name: [term[at] for term in asked] for at, name in enumerate(("lows", "highs", "placed"))}
+            statements = [*others, *([(sql.POSTINGS, columns)] if asked else [])]
+            found = self._trip(*statements) if statements else []
+            rows: dict[tuple[int, int], Rows] = defaultdict(list)
+            for at, kind, *packed in found.pop() if asked else ():
+                rows[kind, at].append(tuple(packed))
             for kind in (CHUNKS, UNITS):
-                rows = [
-                    (at, *row) for at, item in enumerate(items) if item.is_placed for row in known[item.given, kind]
-                ]
-                for column, name_ in enumerate(("item", "key", "freq", "length")):
-                    parameters[f"{name}{kind}_{name_}"] = [row[column] for row in rows]
-        return parameters
+                order = iter(range(len(asked)))
+                for item in items:
+                    of_terms = [rows[kind, next(order)] for _ in item.asked]
+                    known[item.given, kind] = documents_of(item, of_terms, self._numbers(kind)[2])
+            return found
+
+    def _items(self, match: str, kind: int) -> list[Any]:
+        """Return the documents of each item of an FTS5 query."""
+        with self.reading() as now:
+            if any((item.given, kind) not in now.read["items"] for item in items_of(match)):
+                self._read_items([match])
+            return [now.read["items"][item.given, kind] for item in items_of(match)]
+
+    def _numbers(self, kind: int) -> tuple[int, int, Any]:
+        """Return the numbers of documents and of their terms, and the keys of dead documents."""
+        docs, tokens, dead = self._state[2 + 3 * kind : 5 + 3 * kind]
+        return docs, tokens, _keys(dead)
 
     def _conditions(self, filter_: Filter) -> tuple[str, dict[str, Any]]:
         """Return the tests of a filter on units `u` with all parameters; empty without a filter."""
         tests, parameters = sql.conditions(filter_, "f")
-        return tests, parameters | (self._parameters(filter_.match, "must") if filter_.match else {})
+        if filter_.match:
+            items = [its["key"].tolist() for its in self._items(filter_.match, UNITS)]
+            parameters["must_items"] = [at for at, keys in enumerate(items) for _ in keys]
+            parameters["must_keys"] = [key for keys in items for key in keys]
+        return tests, parameters
 
     def search(
         self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
     ) -> Lists:
         """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
         with self.reading() as now:
-            numbers = self._fitting(vector)
-            now.vector, now.filter = vector, filter_
-            parameters: dict[str, Any] = {"k": k, "depth": depth, "vector": numbers}
-            parameters |= self._parameters(terms.match, "any")
-            tests, of_filter = self._conditions(filter_)
-            period, of_period = sql.conditions(within, "p") if within else (None, {})
-            parameters |= of_filter | of_period
-            vectors = self._by_vectors(bool(tests)) if numbers else ""
-            shape = {"prefixes": '"*' in terms.match, "placed": any(item.is_placed for item in items_of(terms.match))}
-            rows = self._trip((sql.search(tests, period, vectors=vectors, **shape), parameters))[0]
-            unit_of = {row[1]: row[3] for row in rows if row[0] in (0, 3)}
+            asked = [] if vector is None or not self._fitting(vector) else [self._nearest(vector, k, filter_)]
+            filters = [one for one in (filter_, within) if one and self._conditions(one)[0]]
+            matches = terms.match, match_any(terms.words)
+            found = self._read_items(matches, *asked, *map(self._admitting, filters))
+            nearest = found.pop(0) if asked else []
+            now.read["admitted"].update((one, _keys(rows[0][0])) for one, rows in zip(filters, found, strict=True))
+            texts, unit_of = self._ranked(CHUNKS, terms.match, depth, filter_)
+            wholes, _ = self._ranked(UNITS, terms.match, depth, filter_)
+            dated, _ = self._ranked(UNITS, terms.match, k, within) if within else ([], {})
+            unit_of |= {key: unit for key, _, unit in nearest}
             now.read["unit_of"].update(unit_of)
-            lists: list[Scored] = [[(row[1], row[2]) for row in rows if row[0] == at] for at in range(4)]
-            for one in lists:
-                one.sort(key=lambda entry: (-entry[1], entry[0]))
-            if numbers:
-                best = [
-                    unit_of.get(key, key) if at in (0, 3) else key for at, one in enumerate(lists) for key, _ in one[:k]
-                ]
-                cosines = {row[3]: (row[2], row[4], row[5], row[1]) for row in rows if row[0] == 4}
-                now.read["cosines"].update((key, cosines.get(key)) for key in best)
-            texts, wholes, dated, nearest = lists
-            return Lists(texts, wholes, dated, nearest, unit_of)
+            return Lists(texts, wholes, dated, [(key, score) for key, score, _ in nearest], unit_of)
+
+    def _ranked(self, kind: int, match: str, k: int, filter_: Filter) -> tuple[Scored, dict[int, int]]:
+        """Return the best k documents for any item of a query, and their units."""
+        import numpy as np
+
+        its, (docs, tokens, _) = self._items(match, kind), self._numbers(kind)
+        if not sum(map(len, its)):
+            return [], {}
+        found, item_of = np.concatenate(its), np.repeat(np.arange(len(its)), list(map(len, its)))
+        with self.reading() as now:
+            admitted = now.read["admitted"].get(filter_)
+        admitted = None if admitted is None else np.isin(found["unit"], admitted)
+        total = docs, tokens / docs
+        best = best_documents(found["key"], found["freq"], found["length"], item_of, total, k, admitted)
+        keys = [key for key, _ in best]
+        return best, dict(zip(keys, entry_of(found, keys)["unit"].tolist(), strict=True))
+
+    def _admitting(self, filter_: Filter) -> Statement:
+        """Return the statement that reads the units that pass a filter."""
+        tests, parameters = self._conditions(filter_)
+        return f"{sql.with_admitted(tests)} {sql.ALL_ADMITTED}", parameters
 
     def _fitting(self, vector: Vector | None) -> str:
         """Return a vector as pgvector writes it if it can be compared with those of the space, or nothing."""
-        numbers = array("f", b"" if vector is None else vector.tobytes())
-        return str(numbers.tolist()) if 0 < len(numbers) == self._state[1] and all(map(isfinite, numbers)) else ""
+        with self.reading() as now:
+            if now.vector is not vector:
+                now.vector, now.written = vector, ""
+                now.read["cosines"].clear()
+                numbers = array("f", b"" if vector is None else vector.tobytes())
+                if 0 < len(numbers) == self._state[1] and all(map(isfinite, numbers)):
+                    now.written = str(numbers.tolist())
+            return now.written
 
-    def _by_vectors(self, is_filtered: bool) -> str:
-        _, dimensions, chunks = self._state
-        return sql.by_vectors(is_filtered, dimensions=dimensions if chunks > LARGE_INDEX_CHUNKS else 0)
+    def _nearest(self, vector: Vector, k: int, filter_: Filter) -> Statement:
+        _, dimensions, chunks, *_ = self._state
+        tests, parameters = self._conditions(filter_)
+        by_vectors = sql.by_vectors(bool(tests), dimensions=dimensions if chunks > LARGE_INDEX_CHUNKS else 0)
+        return f"{sql.with_admitted(tests)} {by_vectors}", {**parameters, "k": k, "vector": self._fitting(vector)}
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:
         """Return the k chunks with the highest cosine to a normalised vector, as (chunk key, cosine)."""
         with self.reading() as now:
-            if not (numbers := self._fitting(vector)):
+            if not self._fitting(vector):
                 return []
-            tests, parameters = self._conditions(filter_)
-            start = sql.with_admitted(tests) if tests else ""
-            rows = self._rows(f"{start} {self._by_vectors(bool(tests))}", k=k, vector=numbers, **parameters)
-            now.read["unit_of"].update((row[0], row[2]) for row in rows)
-            return sorted(((row[0], row[1]) for row in rows), key=lambda entry: (-entry[1], entry[0]))
+            rows = self._trip(self._nearest(vector, k, filter_))[0]
+            now.read["unit_of"].update((key, unit) for key, _, unit in rows)
+            return [(key, score) for key, score, _ in rows]
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
         """Return the cosines of each of these units that has vectors: of the whole, and of its title."""
-        return {key: (one[1] or 0.0, one[2]) for key, one in self._cosines(vector, unit_keys).items()}
+        return {key: (one[1], one[2]) for key, one in self._cosines(vector, unit_keys).items()}
 
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
         """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
         return {key: (one[3], one[0]) for key, one in self._cosines(vector, unit_keys).items()}
 
     def _cosines(self, vector: Vector, keys: Sequence[int]) -> dict[int, tuple[float, float, float | None, int]]:
-        def fetch(missing: list[int]) -> dict[int, Any]:
-            rows = self._rows(sql.COSINES, keys=missing, vector=numbers)
-            return {row[0]: (row[2], row[3], row[4], row[1]) for row in rows}
+        with self.reading():
+            given = {"vector": self._fitting(vector)}
+            if not given["vector"]:
+                return {}
+            return self._known(
+                "cosines", keys, lambda missing: self._measured(self._rows(sql.COSINES, keys=missing, **given))
+            )
+
+    def _measured(self, rows: Rows) -> dict[int, tuple[float, float, float | None, int]]:
+        """Return the cosines of units from rows of statements.COSINES, and remember the vectors of the wholes."""
+        import numpy as np
 
         with self.reading() as now:
-            if not (numbers := self._fitting(vector)):
-                return {}
-            if now.vector is not vector:
-                now.vector = vector
-                now.read["cosines"].clear()
-            return self._known("cosines", keys, fetch)
+            assert now.vector is not None
+            packed = b"".join(row[3] for row in rows if row[3])
+            wholes = np.frombuffer(packed, [("head", "V4"), ("numbers", ">f4", self._state[1])])["numbers"]
+            wholes = wholes.astype(np.float32)
+            now.read["wholes"].update(zip((row[0] for row in rows if row[3]), wholes, strict=True))
+            cosines = iter((wholes @ np.frombuffer(now.vector.tobytes(), "<f4")).tolist())
+            return {
+                unit: (cosine, next(cosines) if whole else 0.0, title, chunk)
+                for unit, chunk, cosine, whole, title in rows
+            }
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these whole units with another one, at least 0."""
-
-        def fetch(missing: list[int]) -> dict[int, float]:
-            keys = [*missing, *now.read["units"]]  # may have been read already
-            found: dict[int, float] = dict(self._rows(sql.NEARNESS, best=unit_key, keys=keys))
-            now.read["nearness"].update((key, found.get(key)) for key in keys)
-            return found
+        import numpy as np
 
         with self.reading() as now:
-            if now.best != unit_key:
-                now.best = unit_key
-                now.read["nearness"].clear()
-            return {key: max(near, 0.0) for key, near in self._known("nearness", unit_keys, fetch).items()}
+            if now.vector is not None:
+                self._cosines(now.vector, [unit_key, *unit_keys])
+            wholes = now.read["wholes"]
+            found = [key for key in unit_keys if key in wholes] if unit_key in wholes else []
+            cosines = np.array([wholes[key] for key in found]) @ wholes[unit_key] if found else np.empty(0)
+            return dict(zip(found, np.maximum(cosines, 0.0).tolist(), strict=True))
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """Return the unit of each of these chunks: chunk key -> unit key."""
@@ -179,11 +221,8 @@ class PostgresIndex(Transactions, IndexReader):
             names = list(sql.RELATED)
             given: dict[str, Any] = {"keys": keys}
             asked: list[Statement] = [(sql.NOTE_AROUND, given), *((sql.RELATED[name], given) for name in names)]
-            tests, parameters = self._conditions(now.filter)
-            if tests:
-                asked.append((f"{sql.units_admitted(tests)} AND u.key {sql.AROUND}", {**given, **parameters}))
             if numbers := self._fitting(now.vector):
-                asked.append((sql.COSINES_AROUND, {**given, "vector": numbers, "best": now.best or 0}))
+                asked.append((sql.COSINES_AROUND, {**given, "vector": numbers}))
             found = self._trip(*asked)[1:]
             rows = dict(zip(names, found, strict=False))
             found = found[len(names) :]
@@ -197,14 +236,9 @@ class PostgresIndex(Transactions, IndexReader):
                 "superseded": dict.fromkeys(around) | dict(rows["superseded"]),
                 "edges": {key: _edges(key, rows["edges"]) for key in keys},
             }
-            if tests:
-                admitted = {row[0] for row in found.pop(0)}
-                read["admitted"] = {key: key in admitted for key in around}
             if found:
                 others = dict.fromkeys(set(around).difference(keys))
-                read["cosines"] = others | {row[0]: (row[2], row[3], row[4], row[1]) for row in found[0]}
-                if now.best is not None:
-                    read["nearness"] = others | {row[0]: row[5] for row in found[0]}
+                read["cosines"] = others | self._measured(found[0])
             for name, values in read.items():
                 now.read[name].update(values)
             return read
@@ -227,26 +261,19 @@ class PostgresIndex(Transactions, IndexReader):
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
         """Return those of the units that pass a filter."""
 
-        def fetch(missing: list[int]) -> dict[int, bool]:
-            statement = f"{sql.units_admitted(tests)} AND u.key = ANY(%(keys)s)"
-            return {row[0]: True for row in self._rows(statement, keys=missing, **parameters)}
-
-        with self.reading() as now:
-            tests, parameters = self._conditions(filter_)
-            if not tests:
+        with self.reading():
+            if not self._conditions(filter_)[0]:
                 return set(keys)
-            if now.filter != filter_:
-                now.filter = filter_
-                now.read["admitted"].clear()
-            return {key for key, is_admitted in self._known("admitted", keys, fetch).items() if is_admitted}
+
+            def fetch(_: list[Filter]) -> dict[Filter, Any]:
+                return {filter_: _keys(self._trip(self._admitting(filter_))[0][0][0])}
+
+            return set(keys).intersection(self._known("admitted", [filter_], fetch)[filter_].tolist())
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
         """Return those of the words that occur in a unit."""
-        unit, chunks = self.units([unit_key])[unit_key], self.chunks_of_units([unit_key]).get(unit_key, [])
-        rows = [(one.key, chunk_columns(unit.title, unit.tags, unit.body, one.breadcrumb, one.text)) for one in chunks]
-        asked = "SELECT 1 FROM docs WHERE docs MATCH ? LIMIT 1"
-        with documents(rows) as held:
-            return [word for word in terms.words if held.execute(asked, (match_any([word]),)).fetchone()]
+        found = zip(terms.words, self._items(match_any(terms.words), CHUNKS), strict=True)
+        return [word for word, its in found if unit_key in its["unit"]]
 
     def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
         """Return the keys of units by id, within one source."""
@@ -270,27 +297,15 @@ class PostgresIndex(Transactions, IndexReader):
             return self._rows(f"{statement} ORDER BY {order} LIMIT %(limit)s", limit=limit, **parameters)
 
 
-def _documents_of(items: Sequence[Item]) -> list[Statement]:
-    """Return the statements that read the documents in which these items may occur."""
-    return [(sql.DOCUMENTS[kind], {"terms": item.required}) for item in items for kind in (CHUNKS, UNITS)]
+def _keys(packed: bytes | None) -> Any:
+    """Return the keys in an array of int4 as PostgreSQL sends it."""
+    import numpy as np
 
-
-def _remember_places(now: Snapshot, items: Sequence[Item], found: Iterable[Rows]) -> None:
-    """Remember where these items occur in the documents found for them."""
-    rows = iter(found)
-    for item in items:
-        for kind in (CHUNKS, UNITS):
-            now.read["places"][item.given, kind] = places(item, [_document(row) for row in next(rows)])
+    found = np.frombuffer(packed or bytes(20), [("size", ">i4"), ("key", ">i4")], offset=20)
+    return found["key"].astype(np.int32)
 
 
 def _edges(key: int, rows: Rows) -> list[Edge]:
     """Return the edges of one unit."""
     outward = [Edge(key, target, RelationType(relation), True) for source, target, relation in rows if source == key]
     return outward + [Edge(key, source, RelationType(one), False) for source, target, one in rows if target == key]
-
-
-def _document(row: Sequence[Any]) -> Document:
-    """Return a document as FTS5 indexes it, from a row of statements.DOCUMENTS."""
-    key, title, tags, content, *chunk = row
-    unit = title, json.loads(tags), content
-    return key, chunk_columns(*unit, *chunk) if chunk else unit_columns(*unit)

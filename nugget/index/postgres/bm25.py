@@ -1,20 +1,18 @@
-"""BM25 in PostgreSQL, with the scores of FTS5's own function.
+"""BM25 over postings that PostgreSQL keeps, with the scores of FTS5's own function.
 
-FTS5 in memory splits texts and questions; postings are made from its tokens, and one statement sums a list.
+FTS5 in memory splits texts and questions; postings are made from its tokens, and numpy finds phrases and sums a list.
 """
 
 from __future__ import annotations
 
 import re
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from nugget.index.fulltext import (
     COLUMN_HALVES,
-    HALVES,
     LARGEST_CHARACTER,
     Document,
     Vocabulary,
@@ -28,31 +26,63 @@ from nugget.index.fulltext import (
 
 CHUNKS, UNITS = 0, 1
 """Kinds of documents."""
-_ITEM = re.compile(r'(?P<column>- parts : )?(?:NEAR\([^)]*\)|"(?P<text>[^"]*)"(?P<begins>\*?))')
+ENTRY = [("key", "<i4"), ("unit", "<i4"), ("freq", "<i2"), ("length", "<i4")]
+"""A document of a term, as numpy reads it: its unit, the term's weighted frequency in half units, its terms in all."""
+ENTRY_BYTES = 14
+_COLUMNS = tuple(COLUMN_HALVES)
+_PLACE = "(doc << 32) + (CASE col {} END << 28) + offset".format(
+    " ".join(f"WHEN '{name}' THEN {at}" for at, name in enumerate(_COLUMNS))
+)
+_ITEM = re.compile(r'(?P<column>- parts : )?(?:NEAR\((?:"[^"]*"\*? ?)+, (?P<within>\d+)\)|"[^"]*"\*?)')
 
 
 @dataclass(slots=True)
 class Postings:
-    """The documents of each term: keys, weighted frequencies in half units, and lengths of the documents."""
+    """The documents of each term as ENTRY, and its places in them; the lengths of the documents.
 
-    of_term: dict[str, tuple[array[int], array[int], array[int]]] = field(default_factory=dict)
+    A place is a column and an offset in it; the first one in each document is inverted.
+    """
+
+    of_term: dict[str, tuple[bytearray, bytearray]] = field(default_factory=dict)
     lengths: dict[int, int] = field(default_factory=dict)
 
 
-def add_postings(postings: Postings, rows: Sequence[Document]) -> None:
-    """Add documents, whose keys must be above all existing ones, to postings."""
-    sql = f"SELECT term, doc, sum({HALVES}), count(*) FROM instances GROUP BY term, doc"
+def add_postings(postings: Postings, rows: Sequence[Document], unit_of: Mapping[int, int]) -> None:
+    """Add documents of these units to postings."""
+    import numpy as np
+
+    postings.lengths |= dict.fromkeys((key for key, _ in rows), 0)
     with documents(rows) as held:
-        counted = held.execute(f"{sql} ORDER BY term, doc").fetchall()
-    lengths = dict.fromkeys((key for key, _ in rows), 0)
-    for _, key, _, count in counted:
-        lengths[key] += count
-    postings.lengths |= lengths
-    for term, key, freq, _ in counted:
-        keys, freqs, sizes = postings.of_term.setdefault(term, (array("i"), array("h"), array("i")))
-        keys.append(key)
-        freqs.append(min(freq, 32_767))
-        sizes.append(lengths[key])
+        found = held.execute(f"SELECT term, count(*), group_concat({_PLACE}) FROM instances GROUP BY term").fetchall()
+    if not found:
+        return
+    terms, counts, texts = zip(*found, strict=True)
+    term_of, codes = np.repeat(np.arange(len(terms)), counts), np.fromstring(",".join(texts), np.int64, sep=",")
+    codes = codes[np.lexsort((codes, term_of))]
+    keys, lengths = np.unique(codes >> 32, return_counts=True)
+    postings.lengths |= zip(keys.tolist(), lengths.tolist(), strict=True)
+    first = np.flatnonzero((np.diff(codes >> 32, prepend=-1) != 0) | (np.diff(term_of, prepend=-1) != 0))
+    at = np.searchsorted(keys, codes[first] >> 32)
+    entries, places = np.empty(len(first), ENTRY), codes.astype("<i4")
+    places[first] = ~places[first]
+    entries["key"], entries["unit"] = keys[at], np.array([unit_of[key] for key in keys.tolist()])[at]
+    entries["freq"], entries["length"] = _freqs(codes, first), lengths[at]
+    ends = np.searchsorted(term_of[first], np.arange(len(terms)), side="right").tolist()
+    packed = entries.tobytes(), places.tobytes()
+    start = place = 0
+    for term, end, count in zip(terms, ends, counts, strict=True):
+        its = postings.of_term.setdefault(term, (bytearray(), bytearray()))
+        its[0].extend(packed[0][start * ENTRY_BYTES : end * ENTRY_BYTES])
+        its[1].extend(packed[1][place * 4 : (place + count) * 4])
+        start, place = end, place + count
+
+
+def _freqs(codes: Any, first: Any) -> Any:
+    """Return the weighted frequencies in half units of runs of places that begin at `first`."""
+    import numpy as np
+
+    halves = np.array(list(COLUMN_HALVES.values()))
+    return np.minimum(np.add.reduceat(halves[codes >> 28 & 3], first), 32_767)
 
 
 class AskedWords(Vocabulary):
@@ -74,12 +104,12 @@ class AskedWords(Vocabulary):
             "terms": list({its[0]: None for word in words if (its := self._terms[word])}),
             "guessed": [term for term, _ in guessed],
             "parts": [part[0] if part else "" for _, part in guessed],
-            "characters": [self._terms[word][0] for word in words if is_unspaced_character(word) and self._terms[word]],
         }
+        self.characters = [word for word in words if is_unspaced_character(word)]
 
-    def answered(self, chunks: int, rows: Iterable[Sequence[Any]]) -> AskedWords:
-        """Return the vocabulary with the frequencies from statements.VOCABULARY."""
-        self.chunks = chunks
+    def answered(self, chunks: int, rows: Iterable[Sequence[Any]], characters: Mapping[str, int]) -> AskedWords:
+        """Return the vocabulary with the frequencies from statements.VOCABULARY, and those of characters."""
+        self.chunks, self._counts = chunks, {"character": dict(characters)}
         for kind, term, count in rows:
             self._counts.setdefault(kind, {})[term] = count
         return self
@@ -97,7 +127,7 @@ class AskedWords(Vocabulary):
 
     def beginning_with(self, character: str) -> int:
         """Return in how many chunks a character of an unspaced script stands."""
-        return self._counts.get("character", {}).get(self._terms[character][0], 0)
+        return self._counts["character"][character]
 
     def near(self, term: str) -> Iterable[str]:
         """Return the terms that begin with the same two letters and are about as long."""
@@ -118,122 +148,109 @@ def _parts_of(word: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A part of an FTS5 query: a word, a prefix, a phrase, or words near each other.
+    """A part of an FTS5 query: a word, a prefix, a phrase, or `phrases` within so many terms of each other.
 
-    A phrase of several `terms`, or a NEAR, is found by reading the documents that contain all of them.
+    Each phrase has its terms; it `begins` if words that begin with the last one are meant.
     """
 
     given: str
-    terms: tuple[str, ...]
-    begins: bool
+    phrases: tuple[tuple[tuple[str, ...], bool], ...]
+    within: int
     in_parts: bool
 
     @property
-    def required(self) -> list[str]:
-        """The terms that a document must contain."""
-        return list(dict.fromkeys(self.terms[: len(self.terms) - (self.begins and len(self.terms) > 1)]))
+    def is_placed(self) -> bool:
+        """True if the places of the terms matter."""
+        return len(self.phrases) > 1 or not self.in_parts or any(len(terms) > 1 for terms, _ in self.phrases)
 
     @property
-    def is_placed(self) -> bool:
-        """True if the positions of the terms matter."""
-        return len(self.terms) > 1 or not self.in_parts
+    def asked(self) -> list[tuple[str, str, bool]]:
+        """The ranges of terms to read, in order; the places too if they matter."""
+        return [
+            (term, term + LARGEST_CHARACTER * (begins and at == len(terms)), self.is_placed)
+            for terms, begins in self.phrases
+            for at, term in enumerate(terms, start=1)
+        ]
 
 
 @lru_cache(maxsize=256)
 def items_of(match: str) -> list[Item]:
     """Return the parts of one of Nugget's FTS5 queries, in order."""
     found = list(_ITEM.finditer(match))
-    terms = terms_in([" ".join(one[0].split('"')[1::2]) for one in found])
+    quoted = [re.findall(r'"([^"]*)"(\*?)', one[0]) for one in found]
+    terms = iter(terms_in([text for its in quoted for text, _ in its]))
+    phrases = [tuple((tuple(its), star == "*") for (_, star), its in zip(one, terms, strict=False)) for one in quoted]
     return [
-        Item(one[0], tuple(its), one["begins"] == "*", one["column"] is None)
-        for one, its in zip(found, terms, strict=True)
+        Item(one[0], tuple(phrase for phrase in its if phrase[0]), int(one["within"] or 0), one["column"] is None)
+        for one, its in zip(found, phrases, strict=True)
     ]
 
 
-def ranges(items: Sequence[Item], name: str) -> dict[str, list[Any]]:
-    """Return the parameters of the items that need only postings."""
-    plain = [(at, item) for at, item in enumerate(items) if item.terms and not item.is_placed]
-    return {
-        f"{name}_items": [at for at, _ in plain],
-        f"{name}_lows": [item.terms[0] for _, item in plain],
-        f"{name}_highs": [item.terms[0] + (LARGEST_CHARACTER if item.begins else "") for _, item in plain],
-    }
+def documents_of(item: Item, rows: Sequence[Sequence[Sequence[Any]]], dead: Any) -> Any:
+    """Return the documents with an item as ENTRY, from the rows (entries, places) of each term that it asks for."""
+    import numpy as np
+
+    entries = [np.frombuffer(b"".join(row[0] for row in its), ENTRY) for its in rows]
+    if not item.phrases or not all(map(len, entries)):
+        return np.empty(0, ENTRY)
+    found = entries[0]
+    if item.is_placed:
+        places = [b"".join(row[1] for row in its) for its in rows]
+        codes = _places_of(item, list(map(_codes, entries, places)))
+        first = np.flatnonzero(np.diff(codes >> 32, prepend=-1))
+        found = entry_of(found, codes[first] >> 32)
+        found["freq"] = _freqs(codes, first) if len(first) else 0
+    elif item.phrases[0][1]:
+        found = found[np.argsort(found["key"], kind="stable")]
+        first = np.flatnonzero(np.diff(found["key"], prepend=-1))
+        freqs, found = np.add.reduceat(found["freq"].astype(np.int64), first), found[first]
+        found["freq"] = np.minimum(freqs, 32_767)
+    return found[np.isin(found["key"], dead, invert=True)] if len(dead) else found
 
 
-def places(item: Item, rows: Sequence[Document]) -> list[tuple[int, int, int]]:
-    """Return the documents with an item, as (key, weighted frequency in half units, length)."""
-    at: dict[tuple[int, str], list[str]] = {}
-    with documents(rows) as read:
-        held = {row[0] for row in read.execute("SELECT rowid FROM docs WHERE docs MATCH ?", (item.given,))}
-        for key, column, term in read.execute("SELECT doc, col, term FROM instances ORDER BY doc, col, offset"):
-            at.setdefault((key, column), []).append(term)
-    freqs, lengths = dict.fromkeys(held, 0), dict.fromkeys(held, 0)
-    size, is_last = len(item.terms), str.startswith if item.begins else str.__eq__
-    for (key, column), terms in at.items():
-        if key not in held:
-            continue
-        lengths[key] += len(terms)
-        if column == "parts" and not item.in_parts:
-            continue
-        count = sum(
-            tuple(terms[start : start + size - 1]) == item.terms[:-1]
-            and is_last(terms[start + size - 1], item.terms[-1])
-            for start in range(len(terms) - size + 1)
-        )
-        freqs[key] += count * COLUMN_HALVES[column]
-    return [(key, freqs[key], lengths[key]) for key in sorted(held)]
+def entry_of(entries: Any, keys: Any) -> Any:
+    """Return an entry of each of these documents."""
+    import numpy as np
+
+    order = np.argsort(entries["key"])
+    return entries[order[np.searchsorted(entries["key"], keys, sorter=order)]]
 
 
-def hits(kind: int, name: str, *, prefixes: bool, placed: bool = True) -> str:
-    """Return the SELECT of (item, weight, key, freq, length): the documents of each item of the query called `name`.
+def _codes(entries: Any, places: bytes) -> Any:
+    """Return the places of a term with the keys of their documents above them, sorted."""
+    import numpy as np
 
-    It reads the parameters of `ranges`; `weight` is the item's in BM25. Without `prefixes`, terms are looked up by
-    equality, for which PostgreSQL expects few rows; for a range it would read all. Without `placed`, none is a phrase.
-    """
-    where = f"space = %(space)s AND kind = {kind}"
-    term = "term BETWEEN q.low AND q.high" if prefixes else "term = q.low"
-    arrays = ", ".join(f"%({name}{kind}_{column})s::int[]" for column in ("item", "key", "freq", "length"))
-    docs = f"(SELECT sum(docs)::float8 FROM nugget.segments WHERE {where})"
-    weight = f"greatest(ln(({docs} - {{0}} + 0.5) / ({{0}} + 0.5)), 1e-6) * 2.2"
-    counted, summed = (weight.format(f"{of} OVER (PARTITION BY item)") for of in ("count(*)", "sum(docs)"))
-    select = f"item, {counted} AS weight, key, sum(freq) AS freq, max(length) AS length" if prefixes else "*"
-    places = f"UNION ALL SELECT item, {counted}, key, freq, length FROM unnest({arrays}) AS f(item, key, freq, length)"
-    return f"""
-        SELECT {select} FROM (
-            SELECT item, weight, unnest(keys) AS key, unnest(freqs) AS freq, unnest(lengths) AS length FROM (
-                SELECT item, {"NULL" if prefixes else summed}::float8 AS weight, keys, freqs, lengths
-                FROM unnest(%({name}_items)s::int[], %({name}_lows)s::text[], %({name}_highs)s::text[])
-                    AS q(item, low, high)
-                CROSS JOIN LATERAL (SELECT * FROM nugget.postings WHERE {where} AND {term}) AS p) AS lists
-            {places if placed else ""}
-        ) AS all_hits WHERE key NOT IN (SELECT key FROM nugget.dead WHERE {where})
-        {"GROUP BY item, key" if prefixes else ""}"""
+    at = np.frombuffer(places, "<i4")
+    keys = entries["key"].astype(np.int64)[np.cumsum(at < 0) - 1]
+    return np.sort(keys << 32 | np.where(at < 0, ~at, at))
 
 
-def ranking(kind: int, *, limit: str, admitted: str, **shape: bool) -> str:
-    """Return the SELECT of the best documents for any item of the query `any`, as (key, score), with FTS5's BM25.
+def _places_of(item: Item, codes: Sequence[Any]) -> Any:
+    """Return where the phrases of an item begin; of those near each other, where the last begins."""
+    import numpy as np
 
-    `admitted` selects the keys of the units that may be found; frequencies are counted before it, as FTS5 does.
-    """
-    test = f"WHERE (key IN ({admitted})) IS TRUE" if admitted else ""  # IS TRUE makes PostgreSQL hash the keys once
-    ranked = f"""
-        SELECT key, sum(weight * freq / (freq + 0.6::float8 + length * (
-            SELECT 1.8 * sum(docs) / nullif(sum(tokens), 0)::float8 FROM nugget.segments
-            WHERE space = %(space)s AND kind = {kind}))) AS score
-        FROM ({hits(kind, "any", **shape)}) AS hits {"" if kind == CHUNKS else test} GROUP BY key"""
-    if admitted and kind == CHUNKS:
-        ranked = f"""
-            WITH ranked AS MATERIALIZED ({ranked}), of_unit AS MATERIALIZED (
-                SELECT key AS chunk, unit_key AS key FROM nugget.chunks
-                WHERE space = %(space)s AND key = ANY (ARRAY(SELECT key FROM ranked)))
-            SELECT ranked.key, score FROM (SELECT * FROM of_unit {test}) AS c JOIN ranked ON ranked.key = chunk"""
-    return f"{ranked} ORDER BY score DESC, key LIMIT {limit}"
+    starts, rest = [], iter(codes)
+    for terms, _ in item.phrases:
+        found = next(rest)
+        for at in range(1, len(terms)):
+            found = np.intersect1d(found, next(rest) - at, assume_unique=True)
+        starts.append(found if item.in_parts else found[found >> 28 & 3 != _COLUMNS.index("parts")])
+    if len(starts) == 1:
+        return starts[0]
+    last = np.unique(np.concatenate(starts))
+    for (terms, _), its in zip(item.phrases, starts, strict=True):
+        before = np.concatenate([[-(1 << 62)], its])[np.searchsorted(its, last, side="right")]
+        last = last[before >= last - len(terms) - item.within]
+    return last
 
 
 def matching(match: str) -> str:
-    """Return the SELECT of the keys of the units that an FTS5 query, called `must`, matches."""
+    """Return the SELECT of the keys of units that an FTS5 query, called `must`, matches.
+
+    `must_items` and `must_keys` are the units of its items, by number.
+    """
     order = iter(range(len(match)))
     condition = _ITEM.sub(lambda _: f"coalesce(bool_or(item = {next(order)}), false)", match)
     condition = re.sub(r"\bNOT\b", "AND NOT", condition)
-    found = hits(UNITS, "must", prefixes='"*' in match)
-    return f"SELECT key FROM ({found}) AS h GROUP BY key HAVING {condition}"
+    found = "unnest(%(must_items)s::int[], %(must_keys)s::int[]) AS found(item, key)"
+    return f"SELECT key FROM {found} GROUP BY key HAVING {condition}"

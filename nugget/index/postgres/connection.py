@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from nugget.config import Settings, import_extra
 from nugget.errors import IndexUnavailable, UsageError
 from nugget.index.postgres.statements import STATE
-from nugget.models import Filter
 from nugget.text import slugify
 
 if TYPE_CHECKING:
@@ -30,7 +29,9 @@ if TYPE_CHECKING:
 
     from nugget.infra.embedding import Vector
 
-MIGRATIONS = tuple(map(Path(__file__).with_name, ("schema.sql", "units_by_type.sql", "vectors_in_line.sql")))
+MIGRATIONS = tuple(map(Path(__file__).with_name, (
+    "schema.sql", "units_by_type.sql", "vectors_in_line.sql", "packed_postings.sql",
+)))  # fmt: skip
 """The steps of the schema; its version is the number of steps taken."""
 SERVICE = "nugget_service"
 """The role of every transaction, which may read and write rows of its spaces and owns nothing."""
@@ -219,12 +220,11 @@ class Snapshot:
     """One transaction of a thread, and its results by kind and key; None means missing."""
 
     connection: Connection[Any]
-    state: tuple[str, int, int] | None = None
+    state: tuple[Any, ...] | None = None
     trips: int = 0
     read: defaultdict[str, dict[Any, Any]] = field(default_factory=lambda: defaultdict(dict))
     vector: Vector | None = None
-    best: int | None = None
-    filter: Filter = field(default_factory=Filter)
+    written: str = ""
 
 
 class Transactions:
@@ -275,7 +275,7 @@ class Transactions:
             check_version(version)
             if state[0] is None:
                 raise IndexUnavailable(f"The team's index has no space {self.space}.", hint="Run: nugget sync")
-            now.state = (state[0], state[1], state[2])
+            now.state = tuple(state)
             return found[len(first) :]
 
     def _send(self, now: Snapshot, statements: Sequence[Statement]) -> list[Rows]:
@@ -283,7 +283,9 @@ class Transactions:
         with now.connection.pipeline():
             cursors = [
                 now.connection.execute(
-                    text.replace("%(space)s", named), clean(parameters) if isinstance(parameters, dict) else parameters
+                    text.replace("%(space)s", named),
+                    clean(parameters) if isinstance(parameters, dict) else parameters,
+                    binary=True,
                 )
                 for text, parameters in statements
             ]
@@ -294,7 +296,7 @@ class Transactions:
         return self._trip((statement, parameters))[0]
 
     @property
-    def _state(self) -> tuple[str, int, int]:
+    def _state(self) -> tuple[Any, ...]:
         with self.reading() as now:
             if now.state is None:
                 self._trip()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from nugget.index import UNIT_COLUMNS, conditions_of
 from nugget.index.fulltext import LARGEST_CHARACTER
-from nugget.index.postgres.bm25 import CHUNKS, UNITS, matching, ranking
+from nugget.index.postgres.bm25 import CHUNKS, UNITS, matching
 from nugget.models import Filter
 
+_NUMBERS = """
+    LEFT JOIN LATERAL (
+        SELECT coalesce(sum(docs), 0)::int, coalesce(sum(tokens), 0)::int8, (
+            SELECT array_send(array_agg(key)) FROM nugget.dead WHERE space = %(space)s AND kind = {0})
+        FROM nugget.segments WHERE space = %(space)s AND kind = {0}) AS numbers{0} ON true"""
 STATE = f"""
-    SELECT nugget.schema_version(), s.model, s.dimensions,
-        (SELECT coalesce(sum(docs), 0)::int FROM nugget.segments WHERE space = %(space)s AND kind = {CHUNKS})
-    FROM (SELECT 1) AS one LEFT JOIN nugget.spaces s ON s.space = %(space)s"""
+    SELECT nugget.schema_version(), s.model, s.dimensions, numbers{CHUNKS}.*, numbers{UNITS}.*
+    FROM (SELECT 1) AS one LEFT JOIN nugget.spaces s ON s.space = %(space)s
+    {_NUMBERS.format(CHUNKS)} {_NUMBERS.format(UNITS)}"""
+"""The schema, the model and dimensions of a space; of its chunks and units the number, all terms, and the dead ones."""
 
 _DOCS = f"FROM nugget.postings p WHERE p.space = %(space)s AND p.kind = {CHUNKS}"
 VOCABULARY = f"""
@@ -31,41 +35,25 @@ VOCABULARY = f"""
         SELECT p.term, sum(p.docs)::int AS docs {_DOCS}
             AND p.term BETWEEN left(a.term, 2) AND left(a.term, 2) || '{LARGEST_CHARACTER}'
             AND abs(length(p.term) - length(a.term)) <= 2 GROUP BY p.term) AS p
-        WHERE coalesce(a.docs, 0) = 0 AND a.term = ANY(%(guessed)s) AND p.docs > 0
-    UNION ALL SELECT 'character', c.term, count(DISTINCT u.key)::int FROM unnest(%(characters)s::text[]) AS c(term)
-        CROSS JOIN LATERAL (SELECT p.keys {_DOCS}
-            AND p.term BETWEEN c.term AND c.term || '{LARGEST_CHARACTER}' OFFSET 0) AS p
-        CROSS JOIN LATERAL unnest(p.keys) AS u(key) JOIN nugget.chunks k ON k.space = %(space)s AND k.key = u.key
-        GROUP BY c.term"""
+        WHERE coalesce(a.docs, 0) = 0 AND a.term = ANY(%(guessed)s) AND p.docs > 0"""
 """The frequencies of terms and, for unknown terms, of their likely meanings."""
 
-_HOLDING = """
-    SELECT u.key FROM nugget.postings p CROSS JOIN LATERAL unnest(p.keys) AS u(key)
-    WHERE p.space = %(space)s AND p.kind = {kind} AND p.term = ANY(%(terms)s)
-    GROUP BY u.key HAVING count(*) = cardinality(%(terms)s)"""
-DOCUMENTS = {
-    CHUNKS: f"""
-        SELECT c.key, u.title, u.tags, u.content, c.heading_breadcrumb, c.content FROM nugget.chunks c
-        JOIN nugget.units u ON u.space = %(space)s AND u.key = c.unit_key
-        WHERE c.space = %(space)s AND c.key IN ({_HOLDING.format(kind=CHUNKS)}) ORDER BY c.key""",
-    UNITS: f"""
-        SELECT key, title, tags, content FROM nugget.units
-        WHERE space = %(space)s AND key IN ({_HOLDING.format(kind=UNITS)}) ORDER BY key""",
-}
-"""The texts of the documents that contain all of some terms, to find their positions."""
+POSTINGS = """
+    SELECT q.at::int - 1, p.kind, p.entries, CASE WHEN q.placed THEN p.places END
+    FROM unnest(%(lows)s::text[], %(highs)s::text[], %(placed)s::bool[]) WITH ORDINALITY AS q(low, high, placed, at)
+    CROSS JOIN LATERAL (SELECT kind, entries, places FROM nugget.postings
+                        WHERE space = %(space)s AND kind IN (0, 1) AND term BETWEEN q.low AND q.high OFFSET 0) AS p"""
+"""The postings of ranges of terms."""
 
 _COSINES = """
-    SELECT near.unit_key, chunk_key, cosine, -(w.embedding <#> %(vector)s::vector) AS whole,
-        -(w.title_embedding <#> %(vector)s::vector) AS title{1}
+    SELECT near.unit_key, chunk_key, cosine, w.embedding, -(w.title_embedding <#> %(vector)s::vector)
     FROM (SELECT unit_key, (array_agg(chunk_key ORDER BY distance, chunk_key))[1] AS chunk_key, -min(distance) AS cosine
           FROM (SELECT unit_key, chunk_key, embedding <#> %(vector)s::vector AS distance FROM nugget.vectors
                 WHERE space = %(space)s AND unit_key {0} OFFSET 0) AS measured GROUP BY unit_key) AS near
     LEFT JOIN LATERAL (SELECT * FROM nugget.unit_vectors u
                        WHERE u.space = %(space)s AND u.unit_key = near.unit_key OFFSET 0) AS w ON true"""
-COSINES = _COSINES.format("= ANY(%(keys)s)", "")
-_WHOLES = "FROM nugget.unit_vectors WHERE space = %(space)s AND unit_key"
-_NEARNESS = f"-(embedding <#> (SELECT embedding {_WHOLES} = %(best)s))"
-NEARNESS = f"SELECT unit_key, {_NEARNESS} {_WHOLES} = ANY(%(keys)s)"
+COSINES = _COSINES.format("= ANY(%(keys)s)")
+"""The nearest chunk of units, its cosine, the vector of the whole, and the cosine of the title."""
 
 EDGES = """
     SELECT s.key AS source, t.key AS target, r.relation_type FROM nugget.relationships r
@@ -95,10 +83,11 @@ RELATED = {
     "edges": EDGES,
 }
 ADMITTED = "SELECT key FROM admitted"
-"""The units that pass the tests of a search."""
+ALL_ADMITTED = "SELECT array_send(array_agg(key)) FROM admitted"
+"""The units that pass the tests of a search, one by one and together."""
 _FEW_UNITS = 5_000
-COSINES_AROUND = _COSINES.format(f"{AROUND} AND unit_key != ALL(%(keys)s)", f", {_NEARNESS}")
-"""COSINES of the units around those with these keys, with their nearness to the best."""
+COSINES_AROUND = _COSINES.format(f"{AROUND} AND unit_key != ALL(%(keys)s)")
+"""COSINES of the units around those with these keys."""
 
 
 def conditions(filter_: Filter, name: str) -> tuple[str, dict[str, Any]]:
@@ -112,14 +101,10 @@ def conditions(filter_: Filter, name: str) -> tuple[str, dict[str, Any]]:
     return " AND ".join(tests), {f"{name}{at}": value for at, value in enumerate(values)}
 
 
-def units_admitted(tests: str) -> str:
-    """Return the SELECT of the keys of units that pass tests; empty without tests."""
-    return f"SELECT u.key FROM nugget.units u WHERE u.space = %(space)s AND {tests}" if tests else ""
-
-
 def with_admitted(tests: str) -> str:
-    """Return the beginning of a statement that finds the units that pass tests once, for ADMITTED."""
-    return f"WITH admitted AS MATERIALIZED ({units_admitted(tests)})"
+    """Return the beginning of a statement that finds the units that pass tests once, for ADMITTED; empty without."""
+    units = f"SELECT u.key FROM nugget.units u WHERE u.space = %(space)s AND {tests}"
+    return f"WITH admitted AS MATERIALIZED ({units})" if tests else ""
 
 
 def by_vectors(is_filtered: bool, *, dimensions: int) -> str:
@@ -143,36 +128,3 @@ def by_vectors(is_filtered: bool, *, dimensions: int) -> str:
         "SELECT chunk_key AS key, -(embedding <#> %(vector)s::vector) AS score, unit_key "
         f"FROM {near} ORDER BY embedding <#> %(vector)s::vector, chunk_key LIMIT %(k)s"
     )
-
-
-@lru_cache(maxsize=64)
-def search(tests: str, within: str | None, *, vectors: str, **shape: bool) -> str:
-    """Return the one statement of a search: rows of (list, key, score, unit), and the cosines of the best units.
-
-    Lists are 0 chunks by words, 1 units by words, 2 units of a period, 3 chunks by vectors; the cosines are list 4 with
-    (nearest chunk, its cosine, unit, cosine of the whole, of the title).
-    """
-    admitted = ADMITTED if tests else ""
-    texts = ranking(CHUNKS, limit="%(depth)s", admitted=admitted, **shape)
-    wholes = ranking(UNITS, limit="%(depth)s", admitted=admitted, **shape)
-    lists: Sequence[str] = (
-        f"SELECT 0 AS list, r.key, r.score, c.unit_key FROM ({texts}) AS r "
-        "JOIN nugget.chunks c ON c.space = %(space)s AND c.key = r.key",
-        f"SELECT 1, key, score, key FROM ({wholes}) AS r",
-    )
-    if within is not None:
-        period = ranking(UNITS, limit="%(k)s", admitted=units_admitted(within), **shape)
-        lists = (*lists, f"SELECT 2, key, score, key FROM ({period}) AS r")
-    if vectors:
-        lists = (*lists, f"SELECT 3, key, score, unit_key FROM ({vectors}) AS r")
-    whole = f"WITH listed AS MATERIALIZED ({' UNION ALL '.join(lists)})"
-    if tests:
-        whole = f"{with_admitted(tests)}, {whole.removeprefix('WITH ')}"
-    if not vectors:
-        return f"{whole} SELECT *, NULL, NULL FROM listed"
-    chosen = (
-        "IN (SELECT unit_key FROM (SELECT *, row_number() OVER (PARTITION BY list ORDER BY score DESC, key) AS rank "
-        "FROM listed) AS ranked WHERE rank <= %(k)s)"
-    )
-    best = f"SELECT 4, chunk_key, cosine, unit_key, whole, title FROM ({_COSINES.format(chosen, '')}) AS c"
-    return f"{whole} SELECT *, NULL, NULL FROM listed UNION ALL {best}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +22,7 @@ from nugget.index.embedded import Index
 from nugget.index.embedded.connection import SCHEMA_VERSION
 from nugget.index.embedded.units import CHUNK_COLUMNS, select_in
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS
-from nugget.index.postgres.bm25 import CHUNKS, UNITS, Postings, add_postings
+from nugget.index.postgres.bm25 import CHUNKS, ENTRY_BYTES, UNITS, Postings, add_postings
 from nugget.index.postgres.connection import clean, clear_errors, one_value, open_connection, transaction
 from nugget.models import SourceName
 
@@ -36,14 +35,13 @@ _TYPES = {
     "vectors": "text int4 int4 bytea",
     "unit_vectors": "text int4 bytea bytea",
     "relationships": "text int4 text text",
-    "postings": "text int2 text int4 int4 bytea bytea bytea",
+    "postings": "text int2 text int4 int4 bytea bytea",
 }
 """The columns of the tables to copy into; `bytea` means that a value is already in PostgreSQL's format."""
 _TABLES = (*_TYPES, "segments", "dead")
 _DOCUMENTS_A_BATCH = 2_000
 _GROWTH = 4
 """A segment is merged with newer ones once they reach a quarter of its size, which keeps segments and rewrites few."""
-_INTEGERS = {4: 23, 2: 21}  # PostgreSQL's OIDs of int4 and int2, by size
 _GRAPH_BYTES, _MOST_GRAPH_BYTES = 1_200, 2 << 30
 """Memory for making a graph, per chunk and at most; a graph that does not fit takes many times as long."""
 _ROOM_FOR_GRAPH = """SELECT set_config('maintenance_work_mem',
@@ -112,8 +110,8 @@ def _publish(index: Index, connection: Connection[Any], space: str, origin: str,
     if wanted or gone:
         lost = _remove(connection, space, gone)
         hashes = {key: hash_ for (_, hash_), key in mine.items()}
-        gained, last_key = _insert(index, connection, space, wanted, hashes)
-        _add_segment(connection, space, gained, lost, last_key)
+        gained = _insert(index, connection, space, wanted, hashes)
+        _add_segment(connection, space, gained, lost)
     return PublishedUnits(written=len(wanted), removed=len({id_ for id_, _ in theirs} - {id_ for id_, _ in mine}))
 
 
@@ -143,23 +141,32 @@ def _published_units(connection: Connection[Any], space: str) -> dict[tuple[str,
 
 def _remove(connection: Connection[Any], space: str, keys: Sequence[int]) -> dict[int, Postings]:
     """Delete units with everything that belongs to them; return their postings, for the counts."""
-    units = connection.execute(
-        "SELECT key, title, tags, content FROM nugget.units WHERE space = %s AND key = ANY(%s) ORDER BY key",
-        (space, list(keys)),
-    ).fetchall()
-    chunks = connection.execute(
-        "SELECT unit_key, key, heading_breadcrumb, content FROM nugget.chunks WHERE space = %s AND unit_key = ANY(%s) "
-        "ORDER BY key", (space, list(keys)),
-    ).fetchall()  # fmt: skip
-    for kind, dead in ((UNITS, [row[0] for row in units]), (CHUNKS, [row[1] for row in chunks])):
-        connection.execute(
-            "INSERT INTO nugget.dead SELECT %s, %s, key FROM unnest(%s::int[]) AS keys(key)", (space, kind, dead)
-        )
+    lost = _published_postings(connection, space, keys)
+    for kind, its in lost.items():
+        dead = space, kind, list(its.lengths)
+        connection.execute("INSERT INTO nugget.dead SELECT %s, %s, key FROM unnest(%s::int[]) AS keys(key)", dead)
     for table, column in (
         ("units", "key"), ("chunks", "unit_key"), ("vectors", "unit_key"), ("unit_vectors", "unit_key"),
         ("relationships", "source_key"),
     ):  # fmt: skip
         connection.execute(f"DELETE FROM nugget.{table} WHERE space = %s AND {column} = ANY(%s)", (space, list(keys)))
+    return lost
+
+
+def _published_postings(
+    connection: Connection[Any], space: str, keys: Sequence[int] | None = None
+) -> dict[int, Postings]:
+    """Return the postings of these units of a space, or of all, made from their published texts."""
+    where, given = ("", []) if keys is None else (" AND {} = ANY(%s)", [list(keys)])
+    units, chunks = (
+        connection.execute(
+            f"SELECT {columns} FROM nugget.{table} WHERE space = %s{where.format(column)}", [space, *given]
+        )
+        for table, column, columns in (
+            ("units", "key", "key, title, tags, content"),
+            ("chunks", "unit_key", "unit_key, key, heading_breadcrumb, content"),
+        )
+    )
     return _postings(units, chunks)
 
 
@@ -167,18 +174,18 @@ def _postings(units: Iterable[Sequence[Any]], chunks: Iterable[Sequence[Any]]) -
     """Return the postings of units (key, title, tags, content) and of their chunks (unit, key, breadcrumb, text)."""
     found = {UNITS: Postings(), CHUNKS: Postings()}
     of_unit = {key: (title, json.loads(tags), content) for key, title, tags, content in units}
-    wholes = ((key, unit_columns(*unit)) for key, unit in of_unit.items())
-    parts = ((key, chunk_columns(*of_unit[unit], head, text)) for unit, key, head, text in chunks)
+    wholes = ((key, (key, unit_columns(*unit))) for key, unit in of_unit.items())
+    parts = ((unit, (key, chunk_columns(*of_unit[unit], head, text))) for unit, key, head, text in chunks)
     for kind, rows in ((UNITS, wholes), (CHUNKS, parts)):
         while batch := list(islice(rows, _DOCUMENTS_A_BATCH)):
-            add_postings(found[kind], batch)
+            add_postings(found[kind], [row for _, row in batch], {row[0]: unit for unit, row in batch})
     return found
 
 
 def _insert(
     index: Index, connection: Connection[Any], space: str, keys: Sequence[int], hashes: Mapping[int, bytes]
-) -> tuple[dict[int, Postings], int]:
-    """Copy units with their chunks and vectors from the embedded index; return their postings and the last key."""
+) -> dict[int, Postings]:
+    """Copy units with their chunks and vectors from the embedded index; return their postings."""
     last = one_value(connection, "SELECT last_key FROM nugget.spaces WHERE space = %s", space)
     own, size = partial(select_in, index.connection, values=keys), _dimensions(index)
     unit_key = {key: last + at for at, key in enumerate(keys, start=1)}
@@ -204,83 +211,71 @@ def _insert(
     for table, its in rows.items():
         _copy(connection, space, table, its)
     texts = ((key, title, tags, content) for key, _, _, _, _, title, _, _, tags, *_, content in units)
-    return _postings(texts, ((unit, key, head, text) for key, unit, _, head, text in chunks)), last
+    return _postings(texts, ((unit, key, head, text) for key, unit, _, head, text in chunks))
 
 
 def _add_segment(
-    connection: Connection[Any], space: str, gained: Mapping[int, Postings], lost: Mapping[int, Postings], last: int
+    connection: Connection[Any], space: str, gained: Mapping[int, Postings], lost: Mapping[int, Postings]
 ) -> None:
     """Write the postings of new units as a segment, whose counts also subtract removed ones."""
-    nothing = (array("i"), array("h"), array("i"))
+    nothing = (bytearray(), bytearray())
     for kind in (CHUNKS, UNITS):
         new, old = gained[kind], lost[kind]
         sql = "SELECT coalesce(max(segment), 0) + 1 FROM nugget.segments WHERE space = %s AND kind = %s"
         segment = one_value(connection, sql, space, kind)
         _copy(connection, space, "postings", (
-            (kind, term, segment, len(keys) - len(old.of_term.get(term, nothing)[0]),
-             _array(keys), _array(freqs), _array(lengths))
+            (kind, term, segment, (len(entries) - len(old.of_term.get(term, nothing)[0])) // ENTRY_BYTES,
+             entries, places)
             for term in {**new.of_term, **old.of_term}
-            for keys, freqs, lengths in (new.of_term.get(term, nothing),)
+            for entries, places in (new.of_term.get(term, nothing),)
         ))  # fmt: skip
         connection.execute(
-            "INSERT INTO nugget.segments VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            "INSERT INTO nugget.segments VALUES (%s, %s, %s, %s, %s, %s)",
             (space, kind, segment, len(new.lengths) - len(old.lengths),
-             sum(new.lengths.values()) - sum(old.lengths.values()), len(new.lengths) + len(old.lengths), last),
+             sum(new.lengths.values()) - sum(old.lengths.values()), len(new.lengths) + len(old.lengths)),
         )  # fmt: skip
 
 
 def _merge_segments(connection: Connection[Any], space: str) -> None:
-    """Merge the newest segments of about the same size, or all once a fifth of the documents is dead."""
+    """Merge the newest segments of about the same size, or make all anew once a fifth of the documents is dead."""
     for kind in (CHUNKS, UNITS):
         where = "WHERE space = %s AND kind = %s"
-        rows = connection.execute(
-            f"SELECT segment, size, last_key FROM nugget.segments {where} ORDER BY segment DESC", (space, kind)
-        ).fetchall()
         dead = one_value(connection, f"SELECT count(*) FROM nugget.dead {where}", space, kind)
+        rows = connection.execute(
+            f"SELECT segment, size FROM nugget.segments {where} ORDER BY segment DESC", (space, kind)
+        ).fetchall()
+        if dead * 5 > sum(row[1] for row in rows):
+            _make_postings_anew(connection, space)
+            return
         merged, size = 1, rows[0][1]
         while merged < len(rows) and rows[merged][1] <= size * _GROWTH:
             merged, size = merged + 1, size + rows[merged][1]
-        if dead * 5 > sum(row[1] for row in rows):
-            merged = len(rows)
-        elif merged == 1:
-            continue
-        below = rows[merged][2] if merged < len(rows) else 0
-        _merge(connection, space, kind, oldest=rows[merged - 1][0], below=below)
+        if merged > 1:
+            _merge(connection, space, kind, oldest=rows[merged - 1][0])
 
 
-def _merge(connection: Connection[Any], space: str, kind: int, *, oldest: int, below: int) -> None:
-    """Replace the segments from `oldest` on with one without dead documents; `below` is the last key before them."""
-    parameters = {"space": space, "kind": kind, "oldest": oldest, "below": below}
-    where = "space = %(space)s AND kind = %(kind)s"
-    connection.execute(
-        f"""CREATE TEMPORARY TABLE merged ON COMMIT DROP AS
-            SELECT p.term, min(p.counted) AS docs,
-                   coalesce(array_agg(u.key ORDER BY u.key) FILTER (WHERE u.key IS NOT NULL), '{{}}') AS keys,
-                   coalesce(array_agg(u.freq ORDER BY u.key) FILTER (WHERE u.key IS NOT NULL), '{{}}') AS freqs,
-                   coalesce(array_agg(u.length ORDER BY u.key) FILTER (WHERE u.key IS NOT NULL), '{{}}') AS lengths
-            FROM (SELECT *, sum(docs) OVER (PARTITION BY term) AS counted FROM nugget.postings
-                  WHERE {where} AND segment >= %(oldest)s) AS p
-            LEFT JOIN LATERAL (
-                SELECT * FROM unnest(p.keys, p.freqs, p.lengths) AS u(key, freq, length)
-                WHERE u.key NOT IN (SELECT key FROM nugget.dead WHERE {where})) AS u ON true
-            GROUP BY p.term""",
-        parameters,
-    )
-    connection.execute(f"DELETE FROM nugget.postings WHERE {where} AND segment >= %(oldest)s", parameters)
-    connection.execute(
-        "INSERT INTO nugget.postings SELECT %(space)s, %(kind)s, term, %(oldest)s, docs, keys, freqs, lengths "
-        "FROM merged WHERE docs != 0 OR cardinality(keys) > 0",
-        parameters,
-    )
-    connection.execute("DROP TABLE merged")
-    connection.execute(
-        f"""WITH old AS (DELETE FROM nugget.segments WHERE {where} AND segment >= %(oldest)s RETURNING *),
-                 dropped AS (DELETE FROM nugget.dead WHERE {where} AND key > %(below)s RETURNING key)
-            INSERT INTO nugget.segments
-            SELECT %(space)s, %(kind)s, %(oldest)s, sum(docs), sum(tokens),
-                   sum(size) - (SELECT count(*) FROM dropped), max(last_key) FROM old""",
-        parameters,
-    )
+def _make_postings_anew(connection: Connection[Any], space: str) -> None:
+    """Replace all segments with one without dead documents."""
+    postings = _published_postings(connection, space)
+    for table in ("postings", "segments", "dead"):
+        connection.execute(f"DELETE FROM nugget.{table} WHERE space = %s", (space,))
+    _add_segment(connection, space, postings, {kind: Postings() for kind in postings})
+
+
+def _merge(connection: Connection[Any], space: str, kind: int, *, oldest: int) -> None:
+    """Replace the segments from `oldest` on with one."""
+    for table, key, kept, having in (
+        ("postings", "term, ", "sum(docs), string_agg(entries, '' ORDER BY segment), "
+         "string_agg(places, '' ORDER BY segment)", "HAVING sum(docs) != 0 OR sum(length(entries)) > 0"),
+        ("segments", "", "sum(docs), sum(tokens), sum(size)", ""),
+    ):  # fmt: skip
+        connection.execute(
+            f"""WITH old AS (DELETE FROM nugget.{table} WHERE space = %(space)s AND kind = %(kind)s
+                             AND segment >= %(oldest)s RETURNING *)
+                INSERT INTO nugget.{table} SELECT space, kind, {key}%(oldest)s, {kept} FROM old
+                GROUP BY space, kind{key and ", term"} {having}""",
+            {"space": space, "kind": kind, "oldest": oldest},
+        )
 
 
 def _copy(connection: Connection[Any], space: str, table: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -305,15 +300,3 @@ def _vector(embedding: bytes, dimensions: int) -> bytes:
     if len(embedding) != 4 * dimensions or not np.isfinite(values).all():
         raise IndexUnavailable("A vector of the index is not a list of numbers.", hint="Run: nugget rebuild")
     return struct.pack(">HH", len(values), 0) + values.astype(">f4").tobytes()
-
-
-def _array(values: array[int]) -> bytes:
-    """Return numbers in the binary format of an array of int4 or int2."""
-    import numpy as np
-
-    size, element = values.itemsize, _INTEGERS[values.itemsize]
-    if not values:
-        return struct.pack(">iii", 0, 0, element)
-    packed = np.empty(len(values), dtype=[("size", ">i4"), ("value", f">i{size}")])
-    packed["size"], packed["value"] = size, np.frombuffer(values, dtype=f"i{size}")
-    return struct.pack(">iiiii", 1, 0, element, len(values), 1) + packed.tobytes()
