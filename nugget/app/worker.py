@@ -317,8 +317,7 @@ def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator
         return
     files.make_queue(environment.home)
     kept = {name: environment.variables[name] for name in _KEPT if environment.variables.get(name)}
-    text = _launchd(command, kept) if is_mac else _systemd(command, kept)
-    write_text(file, text, mode=0o644)
+    write_text(file, _launchd(command, kept) if is_mac else _systemd(command, kept), mode=0o644)
     yield f"Wrote {file}"
     failed = [*_controlled(control, start)]
     yield from (*failed, "Where that is not possible, start `nugget watch` at each login.") if failed else ()

@@ -80,8 +80,7 @@ def record_keys(session: Session) -> list[str]:
 
     def key(event: Event) -> str:
         stamp = event.timestamp.isoformat() if event.timestamp else ""
-        named = event.uuid or f"{session.id}\0{event.kind}\0{stamp}\0{event.text}"
-        return content_hash(named)[:12]
+        return content_hash(event.uuid or f"{session.id}\0{event.kind}\0{stamp}\0{event.text}")[:12]
 
     return list(map(key, session.events))
 

@@ -255,8 +255,7 @@ def _read(file: Path) -> Job | None:
 def _rewrite(home: Path, job: Job) -> Job:
     """Rewrite a job in place; its state does not change."""
     known = {name: value for name in _FIELDS if (value := getattr(job, name)) is not None}
-    line = json.dumps(known).encode()
-    files.replace(home / "queue" / job.state / job.name, line)
+    files.replace(home / "queue" / job.state / job.name, json.dumps(known).encode())
     return job
 
 

@@ -163,8 +163,7 @@ def _filled(entry: Mapping[str, Any], parts: Mapping[str, Any]) -> Mapping[str, 
 
 def cleaned(text: str, allow: Sequence[re.Pattern[str]]) -> str:
     """Return a text without secrets, comments, control characters and invisible characters."""
-    shown = _INVISIBLE.sub("", text).encode("utf-8", "replace").decode()
-    return redact(shown, allow=allow).text.strip()
+    return redact(_INVISIBLE.sub("", text).encode("utf-8", "replace").decode(), allow=allow).text.strip()
 
 
 def proved(

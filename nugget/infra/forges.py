@@ -253,8 +253,9 @@ class GitLab(Forge):
         import gitlab
 
         self.name, self.token = name, token
+        # As `Authorization`, which goes along with no redirect to another host; PRIVATE-TOKEN would.
         client = gitlab.Gitlab(
-            server, private_token=token, timeout=TIMEOUT_S, user_agent="nugget",
+            server, oauth_token=token, timeout=TIMEOUT_S, user_agent="nugget",
             ssl_verify=read_environment().variables.get("SSL_CERT_FILE") or True,
         )  # fmt: skip
         self._projects = client.projects

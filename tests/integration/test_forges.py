@@ -13,6 +13,8 @@ import loopback_gitlab
 import pytest
 from forge_contract import Contract, HeldServer
 from knowledge_files import commit
+from loopback_anthropic import AnthropicServer
+from loopback_anthropic import status as refusal
 from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 from loopback_gitlab import GitLabServer
 from programs import program
@@ -25,7 +27,7 @@ from nugget.capture.review import Decision
 from nugget.config import read_environment
 from nugget.errors import ForgeError, GitError
 from nugget.infra import forges, git, remotes
-from nugget.infra.forges import GitHub
+from nugget.infra.forges import GitHub, GitLab
 from nugget.infra.remotes import find_token, may_see_token, repository_name
 from nugget.settings import Settings
 
@@ -161,12 +163,14 @@ def test_every_refusal_is_one_sentence_without_the_token(server):
 
 @pytest.mark.proves("GITHUB-TOKEN")
 @pytest.mark.parametrize("status", [301, 307])
-def test_the_token_follows_no_redirect_to_another_host(status, server, tmp_path):
-    with GitHubServer(tmp_path / "elsewhere") as elsewhere:
-        server.fail(status, headers={"Location": elsewhere.api_url.replace("127.0.0.1", "localhost")})
-        with pytest.raises(ForgeError):
-            connect(server).pull(1)
-        assert elsewhere.requests == []
+def test_the_token_follows_no_redirect_to_another_host(status):
+    with AnthropicServer() as named, AnthropicServer(default=lambda request: refusal(404)) as elsewhere:
+        there = elsewhere.url.replace("127.0.0.1", "localhost")
+        named.default = lambda request: refusal(status, headers={"location": there})
+        for forge in (GitHub("a/b", token=TOKEN, api_url=named.url), GitLab("a/b", token=TOKEN, server=named.url)):
+            with pytest.raises(ForgeError):
+                forge.open_pull(BRANCH, base="main", title="T", body="B")
+        assert named.requests and TOKEN not in str(elsewhere.requests)
 
 
 @pytest.fixture

@@ -124,8 +124,7 @@ def test_a_backup_brings_back_what_cannot_be_derived(nugget, words, isolated_hom
 def test_a_hostile_archive_restores_nothing(nugget, tmp_path, isolated_home, kind):
     archive, stolen = tmp_path / "bad.tar.gz", tmp_path / "stolen"
     with tarfile.open(archive, "w:gz") as made:
-        good = tarfile.TarInfo("config.yaml")
-        made.addfile(good, io.BytesIO(b""))
+        made.addfile(tarfile.TarInfo("config.yaml"), io.BytesIO(b""))
         bad = tarfile.TarInfo({"parent": "../stolen", "absolute": str(stolen)}.get(kind, "ledger"))
         types = {"link": tarfile.SYMTYPE, "hardlink": tarfile.LNKTYPE, "device": tarfile.CHRTYPE}
         bad.type, bad.linkname = types.get(kind, tarfile.REGTYPE), str(stolen)
@@ -151,8 +150,7 @@ def proposed(words: Path) -> Path:
                   "ops/concepts/ibex"):  # fmt: skip
         domain, kind, slug = place.split("/")
         head = f"---\nid: {kind[:-1]}/{slug}\ntype: {kind[:-1]}\ndomain: {domain}\n---\n"
-        unit = f"{head}# The {slug} way\n\nBy {slug}.\n"
-        files[f"domains/{place}.md"] = unit.encode()
+        files[f"domains/{place}.md"] = f"{head}# The {slug} way\n\nBy {slug}.\n".encode()
     git.create_branch(words, BRANCH, files=files, message="Knowledge from a session\n\nFive.", now=NOW)
     return words
 

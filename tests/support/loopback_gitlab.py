@@ -32,7 +32,7 @@ class _Answer(GitAnswer):
             self._git(parts.path, parts.query, body)
             return
         status, value = 401, {"message": "401 Unauthorized"}
-        if self.headers.get("PRIVATE-TOKEN") == TOKEN:
+        if self.headers.get("Authorization") == f"Bearer {TOKEN}":
             status, value = place.answer(
                 self.command, parts.path, parse_qs(parts.query), json.loads(body) if body else {}
             )
