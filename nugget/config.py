@@ -206,7 +206,7 @@ def read_brain_file(brain: Path) -> BrainFile:
         if value is None or key.partition(".")[0] in _DESCRIPTIVE:
             continue
         if not is_known(key):
-            reason = f"has the key `{printable(key)}`, which Nugget does not know"
+            reason = f"there is no setting `{printable(key)}`"
             problems.append(Problem(path=file.name, reason=reason, line=line, severity=Severity.WARNING))
         elif key in documented_keys() and key not in KNOWLEDGE_KEYS:
             misplaced[key] = value, line

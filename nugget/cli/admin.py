@@ -90,7 +90,7 @@ def trust_brain(
     elif remove:
         if not distrust(environment, folder):
             raise UsageError(f"{printable(str(folder))} is not trusted.", hint="`nugget trust --list` shows what is.")
-        named, text = [], f"{folder} is not trusted any more."
+        named, text = [], f"{folder.absolute()} is no longer trusted."
     else:
         real = trust(environment, folder)
         named, text = [str(real)], f"{real} is trusted: commands that you run in it use it."

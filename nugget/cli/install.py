@@ -258,7 +258,7 @@ def set_setting(
         hint = "Put a value with spaces in quotes."
         raise UsageError(f"`{key}` takes one value, not {len(values or ())}.", hint=hint)
     set_values(environment, {key: values if is_list and values else next(iter(values or ()), None)})
-    done = "is set" if values else "is at its default"
+    done = "is set" if values else "is no longer set"
     put(f"{key} {done} in {one_line(str(environment.home / 'config.yaml'))}.")
 
 

@@ -29,12 +29,9 @@ BUDGET_TOKENS = 2000
 TEXT_CANDIDATES = 200
 """The most nuggets taken from the words of a question."""
 COUNTS_AS: Mapping[str, NuggetType] = {
-    "decision": NuggetType.DECISION,
-    "bug": NuggetType.CAVEAT,
-    "belief": NuggetType.CONSTRAINT,
-    "pattern": NuggetType.DECISION,
-    "concept": NuggetType.INTENT,
-}
+    "decision": NuggetType.DECISION, "bug": NuggetType.CAVEAT, "belief": NuggetType.CONSTRAINT,
+    "pattern": NuggetType.DECISION, "concept": NuggetType.INTENT,
+}  # fmt: skip
 """The type of nugget as which each type of unit is weighed."""
 
 # Relevance = clamp(scope + type + recency + confidence + text + boosts - penalty), each addend a share times 0..1.

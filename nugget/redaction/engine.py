@@ -99,11 +99,8 @@ def private_keys(view: str) -> Iterator[Span]:
 
 
 _READERS: dict[str, Callable[[str, Sequence[int], bytearray], Iterator[Span]]] = {
-    "name": named_secrets,
-    "password": named_secrets,
-    "manifest": manifests,
-    "insert": rows,
-}
+    "name": named_secrets, "password": named_secrets, "manifest": manifests, "insert": rows,
+}  # fmt: skip
 """Readers of the text at the places that rules of `marks.yaml` find."""
 
 

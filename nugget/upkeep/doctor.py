@@ -220,7 +220,7 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
     yield from (_wrong("settings", said, f"correct it in {user_file}") for said in refused)
     unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version")]
     if unknown:
-        yield _odd("settings", f"{user_file}: nothing is called {', '.join(unknown)}", f"correct it in {user_file}")
+        yield _odd("settings", f"{user_file}: there is no setting {', '.join(unknown)}", f"correct it in {user_file}")
     for problem in problems:
         yield _odd("settings", f"{problem}; it is ignored", f"correct it in {brain_file}")
     if misplaced:

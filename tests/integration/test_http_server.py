@@ -114,16 +114,13 @@ def test_the_openapi_document_is_valid_and_lists_every_path(server):
 @pytest.mark.proves("HTTP-BAD-INPUT")
 def test_bad_requests_get_one_clear_sentence(server):
     cases: list[tuple[str, Any, int, str]] = [
-        ("/v1/ask", b"{not json", 400, "malformed_json"),
-        ("/v1/ask", b"[" * 20_000, 400, "malformed_json"),
-        ("/v1/ask", b"\xff\xfe\xff", 400, "malformed_json"),
-        ("/v1/ask", {}, 422, "missing_parameter"),
+        ("/v1/ask", b"{not json", 400, "malformed_json"), ("/v1/ask", b"[" * 20_000, 400, "malformed_json"),
+        ("/v1/ask", b"\xff\xfe\xff", 400, "malformed_json"), ("/v1/ask", {}, 422, "missing_parameter"),
         ("/v1/ask", {"q": "x", "colour": "red"}, 422, "unknown_parameter"),
         ("/v1/ask", {"q": "x", "limit": 10**9}, 422, "invalid_parameter"),
-        ("/v1/ask", {"q": "x" * 1_000_001}, 413, "body_too_large"),
-        ("/v1/ask?q=a%00b", None, 422, "invalid_parameter"),
+        ("/v1/ask", {"q": "x" * 1_000_001}, 413, "body_too_large"), ("/v1/ask?q=a%00b", None, 422, "invalid_parameter"),
         ("/v1/nothing", None, 404, "not_found"),
-    ]
+    ]  # fmt: skip
     for path, body, status, code in cases:
         sent = {"content-type": "application/json"} if isinstance(body, bytes) else {}
         answer = server.ask(path, body=body, headers=sent)

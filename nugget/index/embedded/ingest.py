@@ -30,7 +30,7 @@ from nugget.index.embedded.session_rows import (
     workspace_of,
 )
 from nugget.index.embedded.shell_ingest import read_shell
-from nugget.index.embedded.units import meta, put_meta
+from nugget.index.embedded.units import meta, put_meta, remove_unit
 from nugget.infra import files
 from nugget.models import EventKind, Problem, Session, SessionFile, SourceName
 from nugget.redaction import allow_list, is_excluded_project, rules_stamp
@@ -71,6 +71,9 @@ def ingest_all(
             if before:
                 with write_transaction(connection):
                     store.remove_everything(connection)
+                    sql = "SELECT source, id FROM units WHERE source IN ('sessions', 'shell')"
+                    for source, unit_id in connection.execute(sql).fetchall():
+                        remove_unit(connection, source, unit_id)
             return run
         logs = find_logs(environment, settings, brain)
         gone = before.keys() - {file.locator for log in logs for file in log}
@@ -114,7 +117,8 @@ def changed_logs(
     """Return the logs that ingest would read, their size in bytes, and how many known files are gone."""
     logs = find_logs(environment, settings, brain)
     known = store.known_files(connection)
-    changed = [log for log in logs if _is_changed(log, known)]
+    is_all = is_outdated(connection, settings)
+    changed = [log for log in logs if is_all or _is_changed(log, known)]
     size = sum(file.size for log in changed for file in log)
     return changed, size, len(known.keys() - {file.locator for log in logs for file in log})
 
@@ -296,7 +300,9 @@ def _is_excluded(run: IngestRun, session: LogSession, read: Sequence[Session], s
     ):
         return False
     store.remove_session_rows(run.connection, session.key)
-    run.connection.execute("UPDATE log_sessions SET title = NULL WHERE key = ?", (session.key,))
+    run.connection.execute(
+        "UPDATE log_sessions SET title = NULL, generation = generation + 1 WHERE key = ?", (session.key,)
+    )
     for state in states:
         store.put_state(run.connection, replace(state, problem=_EXCLUDED))
     return True

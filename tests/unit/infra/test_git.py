@@ -97,12 +97,9 @@ def test_paths_are_relative_to_the_workspace_and_those_outside_are_none(tmp_path
     (tmp_path / "link").symlink_to(repo)
     workspace = find_workspace(repo)
     inside = {
-        f"{repo}/src/a.py": "src/a.py",
-        "src/../b.py": "b.py",
-        f"{tmp_path}/link/src/a.py": "src/a.py",
-        f"{repo}/.claude/worktrees/agent-1/src/a.py": "src/a.py",
-        f"{repo}/Größe und Maß.md": "Größe und Maß.md",
-    }
+        f"{repo}/src/a.py": "src/a.py", "src/../b.py": "b.py", f"{tmp_path}/link/src/a.py": "src/a.py",
+        f"{repo}/.claude/worktrees/agent-1/src/a.py": "src/a.py", f"{repo}/Größe und Maß.md": "Größe und Maß.md",
+    }  # fmt: skip
     assert {path: relative_path(workspace, path) for path in inside} == inside
     assert relative_path(workspace, "a.py", folder=str(repo / "src")) == "src/a.py"
     outside = ["/etc/passwd", "../x", f"{repo}-two/a.py", str(repo), "", "a\0b", f"{repo}/.git/config", "~/x"]

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from sessions import fork, write_transcript
 
+from nugget.app.local_sources import read_logs
 from nugget.config import Environment, Settings, read_environment
 from nugget.index.embedded.connection import open_home
-from nugget.index.embedded.ingest import IngestRun, ingest_all, is_outdated
+from nugget.index.embedded.ingest import IngestRun, changed_logs, ingest_all, is_outdated
 from nugget.models import Filter, Hit, SourceName
 from nugget.retrieval.history import HISTORY_SOURCES, search_history
 from nugget.retrieval.query_language import SearchQuery, parse_search
@@ -22,6 +23,7 @@ from nugget.sources.claude_code import read_session
 from nugget.sources.sessions import write_archive
 
 TODAY = date(2026, 3, 1)
+FAILED = "Bash", {"command": "npm test"}, "1 failed", True
 
 
 class World:
@@ -32,13 +34,19 @@ class World:
         self.projects = self.environment.claude_config / "projects"
         self.connection: sqlite3.Connection = open_home(self.environment.home)
 
-    def write(self, turns: list[tuple[str, str]], name: str = "11111111-aaaa", **more: Any) -> Path:
+    def write(self, turns: list[tuple[Any, ...]], name: str = "11111111-aaaa", **more: Any) -> Path:
         file = self.projects / "-srv-shop" / f"{name}.jsonl"
         write_transcript(file, turns, session=name, **more)
         return file
 
     def sync(self, settings: Settings | None = None) -> IngestRun:
         return ingest_all(self.connection, self.environment, settings or Settings())
+
+    def derive(self, settings: Settings | None = None) -> None:
+        read_logs(self.connection, self.environment, settings or Settings(), None)
+
+    def units(self) -> list[tuple[str]]:
+        return self.connection.execute("SELECT id FROM units").fetchall()
 
     def search(
         self, query: str, *, since: date | None = None, until: date | None = None, sessions: tuple[str, ...] = (),
@@ -171,21 +179,22 @@ def test_hits_of_a_deleted_transcript_disappear_unless_the_archive_has_it(world)
 @pytest.mark.proves("HIS-EXCLUDED")
 def test_excluded_projects_are_not_read_and_are_forgotten_when_they_become_excluded(world):
     world.write([("Find the lighthouse", "Found.")])
-    world.write([("Find the beacon", "Found.")], "22222222-bbbb", cwd="/srv/secret/plan")
-    world.sync()
-    assert world.found("beacon")
+    world.write([("Find the beacon", "Found.", FAILED)], "22222222-bbbb", cwd="/srv/secret/plan")
+    world.derive()
+    assert world.found("beacon") and world.units()
     excluding = Settings(capture_exclude_projects=("/srv/secret",))
-    world.sync(excluding)
-    assert world.found("beacon") == [] and world.found("lighthouse")
+    assert len(changed_logs(world.connection, world.environment, excluding, None)[0]) == 2
+    world.derive(excluding)
+    assert world.found("beacon") == [] and world.found("lighthouse") and not world.units()
     assert world.sync(excluding).changed is False
 
 
 @pytest.mark.proves("HIS-OFF")
 def test_history_can_be_switched_off_and_is_forgotten_then(world):
-    world.write([("Find the lighthouse", "Found.")])
-    world.sync()
+    world.write([("Find the lighthouse", "Found.", FAILED)])
+    world.derive()
     off = Settings(history_enabled=False)
-    assert world.sync(off).removed == 1
+    assert world.units() and world.sync(off).removed == 1 and not world.units()
     assert world.found("lighthouse") == [] and world.sync(off).changed is False
     world.connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab (main, 'events_fts', 'row')")
     assert world.connection.execute("SELECT count(*) FROM temp.words").fetchone() == (0,)

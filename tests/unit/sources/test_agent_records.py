@@ -31,8 +31,7 @@ def queued_and_typed(*more: Any) -> list[Any]:
 
 
 INJECTED = [
-    record("user", "Caveat: read this", isMeta=True),
-    record("user", "<command-name>/clear</command-name>"),
+    record("user", "Caveat: read this", isMeta=True), record("user", "<command-name>/clear</command-name>"),
     record("user", "<command-message>review is running</command-message>"),
     record("user", "<local-command-stdout>ok</local-command-stdout>"),
     record("user", "<local-command-caveat>Caveat: The messages below</local-command-caveat>"),
@@ -43,13 +42,11 @@ INJECTED = [
     record("user", 'Another Claude session sent a message:\n<teammate-message x="1">look</teammate-message>'),
     record("user", "<cross-session-message from='uds:1'>hi</cross-session-message>", isMeta=True),
     record("user", "from a peer", origin={"kind": "peer", "body": "from a peer"}),
-    record("user", "subagent task", isSidechain=True),
-    record("user", "typed by a program", promptSource="system"),
+    record("user", "subagent task", isSidechain=True), record("user", "typed by a program", promptSource="system"),
     record("assistant", [{"type": "text", "text": "API Error: 529"}], isApiErrorMessage=True),
     {"type": "api-request-blob", "message": {"role": "user", "content": "whole prompt"}, "sessionId": CLAUDE_ID},
-    attachment("BRIDGE", origin={"kind": "coordinator"}),
-    attachment("x", commandMode="task-notification"),
-]
+    attachment("BRIDGE", origin={"kind": "coordinator"}), attachment("x", commandMode="task-notification"),
+]  # fmt: skip
 ONCE = record("user", "once", uuid="a")
 PROGRESS = {"type": "agent_progress", "message": {"type": "assistant", "message": {"content": "again"}}}
 REFUSED = refusal("", "use the v2 API")["message"]["content"][0]["content"]
