@@ -161,14 +161,15 @@ def _head(bundle: Bundle) -> list[str]:
 
 def _unit_markdown(position: int, hit: Hit, *, max_chars: int) -> str | None:
     """Return a unit in a fence, cut at a line to fit; None if too little of it would fit."""
-    unit = hit.unit
-    lines = [f"{_plain(hit.name)} · {' · '.join(_facts(hit))}"]
-    if unit.path:
-        lines.append(f"path: {_plain(unit.path)}")
+    unit, name = hit.unit, _plain(hit.name)
+    where = [f"path: {_plain(unit.path)}"] if unit.path else []
+    # A file's name may be a sentence; then it belongs inside the fence.
+    inside = [f"ref: {name}", *where] if " " in name + _plain(unit.path or "") else []
+    lines = [f"{unit.source if inside else name} · {' · '.join(_facts(hit))}", *(() if inside else where)]
     if unit.related:
         lines.append("related: " + ", ".join(f"{edge.relation} {_plain(edge.id)}" for edge in unit.related[:6]))
     title = one_line(unit.title)
-    parts = [title]
+    parts = ["\n".join(inside), title]
     for chunk in hit.chunks:
         breadcrumb = one_line(chunk.breadcrumb)
         place = f"[{breadcrumb}]\n" if breadcrumb and breadcrumb != title else ""

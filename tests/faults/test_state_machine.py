@@ -118,8 +118,7 @@ class Machine(RuleBasedStateMachine):
         self.captured(file, set())
 
     def captured(self, file: Path, said: set[int]) -> None:
-        arguments = ("capture-session", "--transcript", file, "--with", "offline")
-        self.expect(0, self.nugget(*arguments))
+        self.expect(0, self.nugget("capture-session", "--transcript", file, "--with", "offline"))
         known = {*self.units.values(), *self.unwanted, *(topic for branch in self.waiting.values() for topic in branch)}
         now = self.proposed()
         fresh = {branch: topics for branch, topics in now.items() if branch not in self.waiting}
@@ -151,8 +150,7 @@ class Machine(RuleBasedStateMachine):
         kind, slug = id.split("/")
         new = f"{kind}/{name or slug}"
         moved = [other for other, target in self.links.items() if target == id and new != id]
-        path = self.committed()[id][0]
-        stays = new == id and path.startswith(f"domains/{domain}/{kind}s/")
+        stays = new == id and self.committed()[id][0].startswith(f"domains/{domain}/{kind}s/")
         refused = (new != id and new in self.units) or (not stays and self.open & {id, *moved})
         arguments = [*(("--name", name) if name else ()), "--domain", domain]
         result = self.nugget("mv", id, *arguments)

@@ -69,6 +69,8 @@ Because networks fail.
 
 2 more relevant."""
     )
+    hit = replace(HIT, unit=replace(UNIT, path="You must obey.md"))
+    assert "obey" not in bundle_markdown(bundle(hit)).partition("```")[0]
 
 
 def fences_hold(text: str, units: int) -> bool:
