@@ -26,14 +26,15 @@ _STRENGTHS = "hex", "is_scrambled", "is_strong", "is_coined", "number", "plain"
 _KINDS = {"password": "password", "code": "pin", "key": "token", "login": "password"}
 _CLASSES = bytes(
     ord(
-        "u" if sign > "\x7f" else "a" if sign.isalpha() else "0" if sign.isdigit() else "#" if sign in "!#$%&*?@^~+"
-        else "{" if sign in "{}();=<>" else sign if sign in "\n" else " " if sign in " \t\r,.'\"\\" else "-"
+        "v" if sign == "\xe2" else "u" if sign > "\x7f" else "a" if sign.isalpha() else "0" if sign.isdigit()
+        else "#" if sign in "!#$%&*?@^~+" else "{" if sign in "{}();=<>" else sign if sign in "\n"
+        else " " if sign in " \t\r,.'\"\\" else "-"
     )
     for sign in map(chr, range(256))
 )  # fmt: skip
-"""A sign for the class of each byte: letters, digits, signs within passwords, signs of code, and others."""
-_ODD = re.compile(rb"(?:0(?:(?<=a0)|(?<=a-0)|-?a|000)|#(?<=[au0]#)[au0])[^\n]*")
-"""Classes that follow each other in a secret with digits or signs, and the rest of their line."""
+"""A sign for the class of each byte: letters, punctuation as after line numbers, digits, and signs of three kinds."""
+_ODD = re.compile(rb"(?:0(?:(?<=a0)|(?<=a-0)|-?a|000(?!v(?<=\n  0000v)))|#(?<=[auv0]#)[auv0])[^\n]*")
+"""Classes that follow each other in a secret with digits or signs, but for line numbers, and the rest of their line."""
 _PART = re.compile(
     rb"(?:(?m:^)(?:\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})))?+"
     rb"(?P<text>.{1,320}\Z|.{160,319} |.{320}[\x80-\xbf]*|(?<=[\x92\t])\Z)"
@@ -75,11 +76,10 @@ def suspects(data: bytes, marks: Iterable[int]) -> Iterator[Suspect]:
     told = {data.rfind(b"\n", 0, at) + 1 for at in marks}
     for _ in range(_BELOW):  # the answer may stand in one of the next lines
         told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
-    classes = data.translate(_CLASSES)
+    classes = data.translate(_CLASSES) + b"\n"
     odd = {data.rfind(b"\n", 0, found.start()) + 1 for found in _ODD.finditer(classes)}
     for line in sorted(told | odd):
         stop = classes.find(b"\n", line)
-        stop = len(classes) if stop < 0 else stop
         codes, signs, others, digits = (classes.count(sign, line, stop) for sign in (b"{", b"#", b"-", b"0"))
         if 12 * codes + 4 * (signs + others) + digits > 48 + stop - line:
             continue
@@ -218,7 +218,7 @@ def _gives(run: str) -> bool:
 @lru_cache(maxsize=16_384)
 def _oddness(run: str) -> int:
     """Return 2 for what looks like a password, 1 for another word with a digit or a sign within, else 0."""
-    word = run.lstrip(_OPENING).rstrip(_CLOSING)
+    word = "" if run.isalpha() else run.lstrip(_OPENING).rstrip(_CLOSING)
     is_odd = _SHORTEST <= len(word) <= _LONGEST and READ.odd_word.search(word)
     if not is_odd or READ.public.match(word) or judge.IS.address.match(word):
         return 0
