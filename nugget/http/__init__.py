@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 
 from nugget.app.agent_session import HEADER_FILE, AgentSession, http_token
 from nugget.app.logs import Logs
@@ -46,7 +46,7 @@ OPEN_PATH = "/healthz"
 
 _HOST = r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))?(?::([0-9]{1,5}))?"
 """A host and a port, both optional."""
-_ADDED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_ADDED = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _BACKLOG = 256
 
 
@@ -126,14 +126,14 @@ def limited(receive: Receive, limit: int, too_large: Exception) -> Receive:
     return receive_limited
 
 
-def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
+def with_headers(send: Send, headers: Mapping[str, str]) -> Send:
     """Return a channel that adds these headers to a reply unless it has them."""
 
     async def send_marked(message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = list(message.get("headers", ()))
-            names = {name for name, _ in given}
-            message["headers"] = given + [header for header in headers if header[0] not in names]
+            given = MutableHeaders(scope=message)
+            for name, value in headers.items():
+                given.setdefault(name, value)
         await send(message)
 
     return send_marked

@@ -36,11 +36,10 @@ _POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 # A stricter referrer policy would make browsers send `Origin: null` with our own forms.
-_HEADERS = (
-    (b"content-security-policy", _POLICY.encode()), (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"same-origin"), (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)  # fmt: skip
+_HEADERS = {
+    "content-security-policy": _POLICY, "x-content-type-options": "nosniff", "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin", "cache-control": "no-store",
+}  # fmt: skip
 _LOCKED_OUT = ErrorPage(
     401, "This page is private",
     "Run `nugget web` on this machine, again if a page is shown already: it makes a key that works once.",
