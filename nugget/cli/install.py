@@ -27,11 +27,9 @@ commands = typer.Typer(add_completion=False)
 Place = Literal["claude-code", "codex", "cursor", "gemini", "opencode", "vscode", "git-hook"]
 PlaceArgument = Annotated[
     Place,
-    Argument(
-        metavar="|".join(get_args(Place)),
-        help="A coding agent's settings, or the prepare-commit-msg hook of the repository in the current folder.",
-    ),
-]
+    Argument(metavar="AGENT", help=f"{', '.join(get_args(Place)[:-1])}; or git-hook, the hook of the current folder's "
+                                   "repository that proposes commit messages."),
+]  # fmt: skip
 ScopeOption = Annotated[SettingsScope, Option("--scope", help="Your settings, or those of the project in this folder.")]
 
 

@@ -34,13 +34,10 @@ SUFFIXES = (".md", ".markdown", ".mdx", ".mdc")
 MAX_LINKS = 2_000
 """The most links of a note that are followed."""
 INSTRUCTIONS: Mapping[str, tuple[str, ...]] = {
-    "claude-code": ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", "AGENTS.md"),
-    "codex": ("AGENTS.md",),
-    "gemini-cli": ("GEMINI.md", "AGENTS.md"),
-    "cursor": ("AGENTS.md",),
-    "opencode": ("AGENTS.md",),
+    "claude-code": ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", "AGENTS.md"), "codex": ("AGENTS.md",),
+    "gemini-cli": ("GEMINI.md", "AGENTS.md"), "cursor": ("AGENTS.md",), "opencode": ("AGENTS.md",),
     "copilot-cli": (".github/copilot-instructions.md", "AGENTS.md"),
-}
+}  # fmt: skip
 """The instruction files at the top of a workspace, by agent."""
 
 _OF_USER = {"codex": ".codex/AGENTS.md", "gemini-cli": ".gemini/GEMINI.md", "opencode": ".config/opencode/AGENTS.md"}

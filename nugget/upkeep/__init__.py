@@ -96,12 +96,17 @@ def _write_settings(environment: Environment, values: Mapping[str, Any]) -> None
     """Write values to the user's configuration, keeping all other lines and comments."""
     from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap
+    from ruamel.yaml.constructor import DuplicateKeyError
 
     read_user_file(environment)  # raises if the file cannot be read
     file = environment.home / "config.yaml"
     yaml = YAML()
     yaml.preserve_quotes, yaml.width = True, 100_000
-    document = (yaml.load(file.read_text("utf-8-sig")) if file.is_file() else None) or CommentedMap()
+    try:
+        document = (yaml.load(file.read_text("utf-8-sig")) if file.is_file() else None) or CommentedMap()
+    except DuplicateKeyError as error:
+        where = f"{file}:{error.problem_mark.line + 1}"
+        raise UsageError(f"{where}: this key is in the file twice.", hint="Join the two, then try again.") from None
     for key, value in values.items():
         section, _, name = key.rpartition(".")
         if section and not isinstance(document.get(section), dict):

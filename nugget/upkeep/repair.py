@@ -249,8 +249,8 @@ def _kept(home: Path) -> Iterator[Path]:
             folders[:] = [name for name in folders if name not in _DERIVED]
         for name in sorted(names):
             file = Path(folder, name)
-            is_derived = name.startswith("index.db") or name in _DERIVED or name.endswith((".lock", ".partial"))
-            if not is_derived and file.is_file() and not file.is_symlink():
+            is_derived = name.startswith("index.db") or name.endswith((".lock", ".partial", ".started"))
+            if not is_derived and name not in _DERIVED and file.is_file() and not file.is_symlink():
                 yield file
 
 

@@ -236,9 +236,7 @@ def test_settings_are_written_with_every_other_line_kept(nugget, words, home):
     assert nugget("config", "set", "retrieval.limit", "5").code == 0
     assert nugget("config", "set", "redaction.allow", "a{1,3}", "b").code == 0
     assert nugget("config", "set", "retrieval.hops").code == 0
-    assert file.read_text() == (
-        "# mine\nretrieval:\n  limit: 5  # few\nredaction:\n  allow:\n  - a{1,3}\n  - b\n"
-    )  # fmt: skip
+    assert file.read_text() == "# mine\nretrieval:\n  limit: 5  # few\nredaction:\n  allow:\n  - a{1,3}\n  - b\n"
     before = file.read_bytes()
     for line in (("retrieval.limit", "0"), ("nothing.such", "1")):
         shown = nugget("config", "set", *line)
@@ -247,6 +245,8 @@ def test_settings_are_written_with_every_other_line_kept(nugget, words, home):
     assert listed["retrieval.limit"] == {"value": 5, "from": "config.yaml"}
     assert listed["owner"]["from"] == "brain.yaml" and listed["embedding.model"]["from"] == "NUGGET_EMBEDDING_MODEL"
     assert listed.keys() == documented_keys().keys()
+    file.write_text("name: a\nname: b\n")
+    assert nugget("config", "set", "owner", "x").err.startswith(f"Error: {file}:2: this key is in the file twice.\n")
 
 
 @pytest.mark.proves("LLM-WAYS")
