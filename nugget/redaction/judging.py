@@ -192,7 +192,7 @@ def is_strong(value: str) -> bool:
     plain = IS.version_like.match(value) and not (IS.leet.match(value) or is_random(value))
     if not (scrambled or signed) or len(set(value)) < 5 or plain:
         return False
-    return is_given_password(value) and (scrambled or not are_plain_words(value))
+    return is_given_password(value) and (scrambled or value.isalnum() or not are_plain_words(value))
 
 
 def is_unspeakable(value: str) -> bool:
@@ -232,11 +232,10 @@ def is_stop_word(value: str) -> bool:
 def is_reference(value: str) -> bool:
     """Return True for code and for names of other values: `form.password`, `hashedPassword`, `required`."""
     short = value == "n" or (value.isdecimal() and len(value) < 6)
-    refers = IS.reference.match(value) and not is_random(value)
-    if short or (not value.isalnum() and (refers or IS.code_within.search(value))):
-        return True
+    if not value.isalnum():
+        short = short or (IS.reference.match(value) and not is_random(value)) or IS.code_within.search(value)
     lower = value.lower()
-    if is_stop_word(value) or IS.other_password.match(lower):
+    if short or is_stop_word(value) or IS.other_password.match(lower):
         return True
     named = IS.name_words.search(lower) and value.replace("-", "_").replace("$", "_").isidentifier()
     parts = IS.parts.findall(value) if named else ()

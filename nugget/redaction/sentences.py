@@ -92,7 +92,7 @@ def suspects(data: bytes, marks: Iterable[int]) -> Iterator[Suspect]:
                 continue
             above = data[max(0, begin - _ABOVE) : begin].rpartition(b"\x1f")[2]  # within one text of a session
             told_above = frozenset(filter(None, map(_told_by, _runs(above.decode("utf-8", "replace")))))
-            if oddness > 1 or told_above or any(map(_told_by, runs)):
+            if (oddness > 1 and len(runs) > 1) or told_above or any(map(_told_by, runs)):
                 for start, end, kind, features in _of_part(text, told_above):
                     yield begin + start, begin + end, kind, features
 
