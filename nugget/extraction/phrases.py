@@ -96,10 +96,10 @@ FEATURES = {name: any_of(*parts, flags=re.NOFLAG) for name, parts in {
         r"意図|わざと|故意|有意|权衡|目的",
     ),
     "decided": (
-        r"\b(?:decided|decision|chose|chosen|we(?:'ll| will) (?:use|go)|let's (?:use|do|go|keep|just)|go with|agreed?"
-        r"|prefer\w*|seems like the best|best fit|i'd rather|should (?:just )?(?:use|be|have|only)|i think we|switch"
-        r"|entschieden|entscheidung|wir nehmen|nehmen wir|wir verwenden|bevorzug\w+|wir sollten|décid\w+|choisi\w*"
-        r"|on utilise|utilisons|préfér\w+|on devrait|decid\w+|elegi\w*|usemos|vamos a usar|prefer\w+|deberíamos)\b",
+        r"\b(?:decid\w+|decision|chose|chosen|we(?:'ll| will) (?:use|go)|let's (?:use|do|go|keep|just)|go with|agreed?"
+        r"|prefer\w*|seems like the best|best fit|i'd rather|should (?:just )?(?:use|be|have|only)|switch|i think we"
+        r"(?! (?:have|had|see|hit)\b)|entschieden|entscheidung|nehmen wir|wir (?:nehmen|verwenden|sollten)|bevorzug\w+"
+        r"|décid\w+|choisi\w*|on utilise|utilisons|préfér\w+|on devrait|elegi\w*|usemos|vamos a usar|deberíamos)\b",
         r"決め|にします|にしよう|採用|决定|选择|采用|我们用|改用",
     ),
     "risk": (
@@ -228,9 +228,9 @@ FOR_EVER = any_of(
 """The beginning of a rule."""
 
 REJECTS = any_of(
-    r"\b(?:i|we) (?:really )?(?:do(?:n't| not)|did(?:n't| not)) (?:want|need|use|like) (?:to )?(?!you\b)",
-    r"\brule[sd]? out\b|\bdecided (?:against|not to)\b|\bnot worth\b|\brejected\b",
-    r"\b(?:drop|dropped|abandoned) (?:the )?(?:idea|approach|plan)\b",
+    r"\b(?:(?:i|we) (?:really )?do|we did)(?:n't| not) (?:want|need|use|like) (?:to )?(?!you\b)",
+    r"\brule[sd]? out\b|\bdecided (?:against|not to)\b|\bnot worth\b|\b(?:i|we)(?:'ve| have)? rejected\b",
+    r"\brejected (?:option|approach|idea|because)|\b(?:drop|dropped|abandoned) (?:the )?(?:idea|approach|plan)\b",
     r"\b(?:verworfen|abgelehnt|entschieden gegen|rejeté\w*|écarté\w*|descartad\w+|rechazad\w+|отказались)\b",
     r"放弃了|否决|却下|採用しない",
 )
@@ -270,11 +270,11 @@ ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|star
 
 ERRAND = any_of(
     r"^(?:(?:yeah|yes|ok(?:ay)?|so|and|now|also|then|please|(?:can|could) you|let'?s|i want to)[,.]? )*(?:read|look|see"
-    r"|review|check|continue|proceed|merge|rebase|push|commit|pull|try|retry|find|search|show|tell|list|explain|think"
-    r"|investigate|research|explore|brainstorm|discuss|talk|figure|help|wait|hold|analy[sz]e|consider|generate me"
-    r"|break (?:this|it) (?:up|down)|branch and|use the \w+ (?:superpower|skill|agent)|(?P<tidies>(?:update|adjust"
-    r"|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:doc(?:s|ument\w*)?|readme|change ?log|tests?|lint\w*"
-    r"|(?:merge )?conflicts?)))\b(?!.*\b(?:always|never|every|each|whenever|before any)\b)"
+    r"|(?:take|have) an?(?: \w+)? look|review|check|continue|proceed|merge|rebase|push|commit|pull|try|retry|find"
+    r"|search|show|tell|list|explain|think|investigate|research|explore|brainstorm|discuss|talk|figure|help|wait|hold"
+    r"|consider|analy[sz]e|generate me|break (?:this|it) (?:up|down)|branch and|use the \w+ (?:superpower|skill|agent)"
+    r"|(?P<tidies>(?:update|adjust|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:doc(?:s|ument\w*)?|readme"
+    r"|tests?|change ?log|lint\w*|(?:merge )?conflicts?)))\b(?!.*\b(?:always|never|every|each|whenever|before any)\b)"
 )
 """An errand, or a chore after any change (`tidies`); a rule says when: always, never, before any commit."""
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')

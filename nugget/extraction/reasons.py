@@ -314,7 +314,7 @@ def _kind(draft: Draft) -> NuggetType | None:
         return None if phrases.PASSING.search(text) or phrases.FIRST_PERSON.search(text) else NuggetType.CONSTRAINT
     is_choice = found["decided"] or found["instead"] or draft.anchor.is_agreed
     is_passing = NO_AIM.match(draft.title) or (not (is_user or is_choice) and _OF_NOW.search(draft.title))
-    if is_passing or draft.kind is KnowledgeType.BELIEF or text.rstrip().endswith("?"):
+    if is_passing or draft.kind is KnowledgeType.BELIEF or text.rstrip().endswith(("?", ":")):
         return None
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None

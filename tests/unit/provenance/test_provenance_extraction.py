@@ -67,7 +67,7 @@ def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own
     for number, chat in enumerate((
         "That is wrong.", "ok continue", "The issue is the linter, not db:generate, I think.", "Das ist falsch so.",
         "We merged that. We need a new one", "The label shows one word only.", "C'est encore faux", "don't commit yet",
-        "Never mind, I found it.", "we can't do this today because Tom is out", "Put it there.", '"Which?"="The first"',
+        "Never mind, I found it.", "we can't do this today because Tom is out", "Take a look", '"Which?"="The first"',
     )):  # fmt: skip
         agent.prompt(chat)
         agent.write(f"{number}.py", "A = 1\n")
@@ -91,7 +91,7 @@ def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_t
     agent.prompt("Never log a token in src/auth.py, it contains the customer's name. Fix the login.")
     agent.reply("We chose JWT instead of session cookies because the service must stay stateless.")
     agent.edit("src/auth.py", "    return None", "def read_token(raw):\n    return raw")
-    agent.prompt("People stay signed in for too long.")
+    agent.prompt("We have a bug in src/auth.py, the last commit has `Gemini CLI` and I did not use gemini")
     agent.reply(
         "`read_token` must not be trusted with a skewed clock: it silently accepts expired tokens, because PyJWT checks"
         " no leeway by default."
@@ -110,7 +110,7 @@ def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_t
     assert constraint.summary.startswith("Never log a token in src/auth.py") and constraint.scope.path == "src/auth.py"
     assert (decision.alternatives, decision.scope.path) == (("session cookies",), "src/auth.py")
     assert found[NuggetType.CAVEAT].scope.symbol == "read_token"
-    assert "Redis" in found[NuggetType.REJECTION].summary
+    assert ["Redis" in one.summary for one in nuggets(isolated_home, NuggetType.REJECTION)] == [True]
     assert "freeze time" in found[NuggetType.WORKAROUND].summary
 
 
