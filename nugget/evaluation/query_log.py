@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nugget.config import Environment, Settings
 from nugget.infra import files
-from nugget.models import Bundle, Event, EventKind, Session, SourceName
+from nugget.models import Bundle, Event, EventKind, Query, Session, SourceName
 from nugget.redaction import allow_list, redact
 
 if TYPE_CHECKING:
@@ -82,10 +82,9 @@ def asked_of(
     """Return a question with its answer; `started` is the `time.perf_counter()` of its arrival."""
     shown, query = [hit for hit in bundle.hits if hit.unit.source is not SourceName.MEMORY], bundle.query
     return _asked(
-        environment, face=face, now=now, text=query.text, brain=str(brain), profile=bundle.profile,
+        query, environment, face=face, started=started, now=now, brain=str(brain), profile=bundle.profile,
         filters=query.filter.named(), weak=bundle.weak or not shown, degraded=bundle.degraded,
         units=tuple((hit.name, round(hit.score, 4)) for hit in shown[:MAX_UNITS]),
-        duration_ms=round((perf_counter() - started) * 1000, 1), budget=query.budget_tokens,
     )  # fmt: skip
 
 
@@ -96,21 +95,22 @@ def log_answer(
     if settings.retrieval_log_queries:
         query, hits = answer.query, answer.hits[:MAX_UNITS]
         entry = _asked(
-            environment, face=face, now=now, text=query.text, brain="", profile="file", path=query.path,
+            query, environment, face=face, started=started, now=now, brain="", profile="file", path=query.path,
             workspace=answer.workspace,
             filters=query.filter.named() | ({"symbol": query.symbol} if query.symbol else {}),
             units=tuple((hit.nugget.id, round(hit.score, 4)) for hit in hits),
-            duration_ms=round((perf_counter() - started) * 1000, 1), budget=query.budget_tokens,
         )  # fmt: skip
         record(environment.home, entry, settings=settings)
 
 
-def _asked(environment: Environment, *, face: Face, now: datetime, text: str, **answered: Any) -> Asked:
+def _asked(
+    query: Query, environment: Environment, *, face: Face, started: float, now: datetime, **answered: Any
+) -> Asked:
     # Only Claude Code says in which session a command runs.
     agent = "claude-code" if environment.session else None
     return Asked(
-        id=os.urandom(6).hex(), time=now, face=face, text=text[:MAX_TEXT_CHARS], session=environment.session,
-        agent=agent, **answered,
+        id=os.urandom(6).hex(), time=now, face=face, text=query.text[:MAX_TEXT_CHARS], session=environment.session,
+        agent=agent, budget=query.budget_tokens, duration_ms=round((perf_counter() - started) * 1000, 1), **answered,
     )  # fmt: skip
 
 
