@@ -76,6 +76,7 @@ class Brain:
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
         self._is_read_by_people = face == "cli"
+        self._is_of_a_team = face == "http" and bool(self.settings.http_auth)
         self.logs_as = face if self.settings.retrieval_log_queries else None
         self._unlogged: list[Asked] = []
         self._lock = threading.RLock()
@@ -295,7 +296,8 @@ class Brain:
                 with suppress(Unusable):
                     self._local = read_home(self.environment.home)
             memory = local_sources.open_memory_of(self, identity) if identity is not None else None
-            return Indexes(brain=self.index, machine=self._local, memory=memory, name=self.name)
+            local = None if self._is_of_a_team else self._local  # a team's server has the sessions of all its spaces
+            return Indexes(brain=self.index, machine=local, memory=memory, name=self.name)
 
     def context(self, query: Query | str) -> NuggetBundle:
         """Explain why code is the way it is, from nuggets of earlier sessions and this brain's units on the same code.

@@ -104,6 +104,11 @@ class AgentSession:
         return self._brain.path if self._brain is not None and self._is_warm.is_set() else None
 
     @property
+    def is_of_a_team(self) -> bool:
+        """True on a team's server: it has the sessions of all its spaces, so that it may tell of none."""
+        return self._face == "http" and bool(self.settings.http_auth)
+
+    @property
     def takes_notes(self) -> bool:
         """True if the user lets agents propose knowledge during a session."""
         return self._face == "mcp" and load_settings(self.environment).capture_notes
@@ -159,21 +164,22 @@ class AgentSession:
         """Explain a piece of code from its nuggets and, if there is a brain, its units. Raises NuggetError."""
         from nugget.app.provenance import Provenance
 
+        if self.is_of_a_team:
+            raise NuggetError("a team's server answers from its brain alone.")
         try:
             brain = self.ready()
         except UsageError:  # the brain in this folder is not trusted
             raise
         except NuggetError:
             brain = None
-        seen = Provenance(environment=self.environment, folder=self.cwd, brain=brain, face="mcp")
-        return seen.explain(query)
+        return Provenance(environment=self.environment, folder=self.cwd, brain=brain, face="mcp").explain(query)
 
     def follow(self) -> None:
         """Pull what was merged on the remote; print failures on stderr."""
         _reported(lambda: self._bring_in(self.open(), if_due=False))
 
     def _bring_in(self, brain: Brain, *, if_due: bool) -> None:
-        if brain.follow(if_due=if_due) is not None and self._face == "http" and self.settings.http_auth:
+        if brain.follow(if_due=if_due) is not None and self.is_of_a_team:
             brain.publish_index()  # a team's server keeps the team's index
 
     def caught_up(self, bundle: Bundle) -> Bundle:

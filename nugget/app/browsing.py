@@ -125,8 +125,7 @@ def graph(brain: Brain, ref: str, *, steps: int, near: bool) -> Graph:
                 found.append(edge.neighbour_key)
         border = found
     if near:
-        query = Query(focus.ref, limit=NEAR, filter=Filter(sources=(SourceName.BRAIN,)))
-        hits = brain.related(query, fresh=False).hits
+        hits = brain.related(Query(focus.ref, limit=NEAR, filter=Filter(sources=(SourceName.BRAIN,))), fresh=False).hits
         keys = index.unit_keys([hit.unit.id for hit in hits if hit.score >= _LEAST_COSINE])
         for key in keys.values():
             if key not in distance:

@@ -155,8 +155,7 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName]) -> dict[SourceName, S
         if SourceName.CANON in sources:
             canon = open_canon(brain.environment, brain.settings, brain.path)
             result = sync_documents(canon, connection, embedder=embedder)
-            problems = (*canon.problems, *canon.left_out, *result.problems)
-            done[SourceName.CANON] = replace(result, problems=problems)
+            done[SourceName.CANON] = replace(result, problems=(*canon.problems, *canon.left_out, *result.problems))
         if SourceName.PROVENANCE in sources:
             done[SourceName.PROVENANCE] = sync_provenance(home, connection, embedder=embedder)
         if _HISTORY & {*sources}:

@@ -147,15 +147,13 @@ def make_backup(file: ArchiveArgument) -> None:
 
     The brain, a git repository, is not included. The archive holds what you said in sessions: keep it private.
     """
-    count = repair.backup(read_environment().home, expanded(file))
-    put(f"{counted(count, 'file')} in {file}.")
+    put(f"{counted(repair.backup(read_environment().home, expanded(file)), 'file')} in {file}.")
 
 
 @commands.command("restore")
 def restore_backup(file: ArchiveArgument) -> None:
     """Restore a backup into NUGGET_HOME, which must be empty."""
-    count = repair.restore(read_environment().home, expanded(file))
-    put(f"{counted(count, 'file')} restored. Next: nugget sync")
+    put(f"{counted(repair.restore(read_environment().home, expanded(file)), 'file')} restored. Next: nugget sync")
 
 
 @commands.command("self-check")

@@ -324,8 +324,7 @@ def recall(
     With `nugget install --recall`, each prompt gets it: the few strongest units, found by words (and by meaning while
     an agent is connected), or nothing if nothing is likely to help.
     """
-    asked = words(prompt, "a prompt")
-    text = briefing.recall(read_environment(), asked, current_folder(), now=datetime.now(UTC))
+    text = briefing.recall(read_environment(), words(prompt, "a prompt"), current_folder(), now=datetime.now(UTC))
     _show_text(text, "Nothing is likely to help with this.", as_json=as_json)
 
 

@@ -343,8 +343,7 @@ def list_nuggets(
         value = {"checked": looked_at, "missing": missing}
         show(value if as_json else None, report="missing", missing=missing, looked_at=looked_at)
         raise typer.Exit(1 if missing else 0)
-    names = [name.lower() for name in listed(types)]
-    chosen, reasons, total = known.nuggets(file, names, stale=stale, limit=limit)
+    chosen, reasons, total = known.nuggets(file, [name.lower() for name in listed(types)], stale=stale, limit=limit)
     value = {"nuggets": [listed_json(one, reasons.get(one.id)) for one in chosen], "total": total}
     show(value if as_json else None, report="nuggets", nuggets=chosen, reasons=reasons, total=total)
 

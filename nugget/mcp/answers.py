@@ -78,7 +78,7 @@ def _answer_question(session: AgentSession, question: Query) -> str:
     file; the answer says which sources are not narrowed. Raises UsageError for memory without an identity.
     """
     sources, types, place = question.filter.sources, question.filter.types, _place(question)
-    if not (sources or types or place) and (told := _latest_sessions(session, question)):
+    if not (sources or types or place or session.is_of_a_team) and (told := _latest_sessions(session, question)):
         return told
     wants_code = not sources or SourceName.PROVENANCE in sources
     text, code = "", None

@@ -122,8 +122,7 @@ def _read_response(payload: Mapping[str, Any], builder: EventBuilder) -> None:
         given = arguments(payload.get("arguments") if kind == "function_call" else payload.get("input"))
         builder.tool(payload.get("name"), given, call_id)
     elif kind == "local_shell_call":
-        action = mapping_of(payload.get("action"))
-        builder.call([command(shell_words(action.get("command")))], call_id)
+        builder.call([command(shell_words(mapping_of(payload.get("action")).get("command")))], call_id)
     elif kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output"):
         _read_output(payload, call_id, builder)
 

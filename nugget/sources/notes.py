@@ -101,8 +101,7 @@ def _frontmatter(text: str, key: str) -> tuple[Fields, str, list[Problem]]:
     try:
         return Fields(path=key, first_line=parts.first_line, nodes=nodes(parts)), parts.body, []
     except YAMLRefused as error:
-        problem = Problem(path=key, reason=str(error), line=error.line, severity=Severity.WARNING)
-        return absent, parts.body, [problem]
+        return absent, parts.body, [Problem(path=key, reason=str(error), line=error.line, severity=Severity.WARNING)]
 
 
 def _links(prose: str) -> list[str]:

@@ -61,8 +61,7 @@ def proposal(
     ]
     if seen not in ("", shown.sha):
         problem = problem or "This proposal changed since you looked at it; what you marked is kept."
-    tag = f"{shown.sha} {page}"
-    cards = site.once(f"cards {branch}", tag, lambda: [_card(file) for file in files])
+    cards = site.once(f"cards {branch}", f"{shown.sha} {page}", lambda: [_card(file) for file in files])
     return render(
         site, request, "review", status=status, proposals=everything, shown=shown, cards=cards, page=page,
         pages=pages, problem=problem, marks=marks, edits=edits, away=away,

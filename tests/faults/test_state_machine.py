@@ -152,8 +152,7 @@ class Machine(RuleBasedStateMachine):
         moved = [other for other, target in self.links.items() if target == id and new != id]
         stays = new == id and self.committed()[id][0].startswith(f"domains/{domain}/{kind}s/")
         refused = (new != id and new in self.units) or (not stays and self.open & {id, *moved})
-        arguments = [*(("--name", name) if name else ()), "--domain", domain]
-        result = self.nugget("mv", id, *arguments)
+        result = self.nugget("mv", id, *(("--name", name) if name else ()), "--domain", domain)
         if stays:
             assert "Traceback" not in result.out + result.err
             return

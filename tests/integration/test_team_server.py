@@ -164,6 +164,8 @@ def test_a_members_session_becomes_a_proposal(running, tmp_path, run_at):
     assert proposal.session == session
     read_only = {**place.token("open", identity="bob"), "content-type": "application/gzip"}
     assert server.ask("/v1/sessions?space=open", headers=read_only, body=b"x").status == 403
+    assert server.ask(f"/s/open/v1/units/session:{session}%231", headers=read_only).status == 404
+    assert not server.ask("/s/open/v1/search", headers=read_only, q="the", sources="sessions").json["hits"]
     bad = server.ask("/v1/sessions?space=open", headers={"authorization": f"Bearer {token}"}, body=b"not gzip")
     assert (bad.status, bad.error.code) == (422, "invalid_request")
     sends = {"authorization": f"Bearer {token}", "content-type": "application/gzip"}

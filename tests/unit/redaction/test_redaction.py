@@ -154,8 +154,7 @@ def test_every_rule_takes_its_examples_out_and_leaves_its_counter_examples(famil
     assert len({rule["id"] for rule in RULE_FILES[family]}) == len(RULE_FILES[family])
     for rule in RULE_FILES[family]:
         for example in rule["examples"]:
-            marked = example if "«" in example else f"«{example}»"
-            text = expanded(marked, chance)
+            text = expanded(example if "«" in example else f"«{example}»", chance)
             left = redact("so " + MARKED.sub(r"\1", text) + " end").text
             assert not any(secret in left for secret in MARKED.findall(text)), (rule["id"], text)
         for counter in rule["negative_examples"]:
