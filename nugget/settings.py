@@ -106,7 +106,9 @@ class Settings:
     capture_server: str | None = _set(
         None, "address of a space on [a team's server](team.md) that sessions are sent to"
     )
-    capture_agents: tuple[str, ...] = _set(("claude-code",), "[agents](agents.md) that catch-up captures, or `all`")
+    capture_agents: tuple[Literal["claude-code", "codex", "gemini-cli", "cursor", "opencode", "all"], ...] = _set(
+        ("claude-code",), "[agents](agents.md) that catch-up captures, or `all`"
+    )
     # Folders in which other agents keep their sessions, if not the default ones.
     agents_codex: str = _set("", "Codex' folder; empty: `$CODEX_HOME`, else ~/.codex")
     agents_gemini: str = _set("", "Gemini CLI's folder; empty: `$GEMINI_CLI_HOME/.gemini`, else ~/.gemini")

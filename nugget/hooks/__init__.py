@@ -255,7 +255,7 @@ def _write_message(file: str) -> None:
     here = Path.cwd()
     settings = load_settings(environment)
     agents = tuple(name for name in _OF_FILES if {name, "all"} & {*settings.capture_agents})
-    settings = replace(settings, capture_agents=agents)
+    settings = replace(settings, capture_agents=agents)  # type: ignore[arg-type]
 
     def make() -> commits.Commit | None:
         until = time.process_time() + _READ_FOR_S

@@ -99,7 +99,7 @@ def locate(query: Query, connection: sqlite3.Connection, checkout: Checkout) -> 
     is_folder = path is not None and checkout.is_folder(path)
     if path and not is_folder and not checkout.exists(path):
         is_folder = any(scope.startswith(f"{path}/") for scope in scoped)
-        notes.append(f"{path} is not in the checkout (any more).")
+        notes.append(f"{path} is not in the checkout.")
     place = Location(connection=connection, checkout=checkout, path=path, is_folder=is_folder, aliases=aliases)
     return place, notes
 

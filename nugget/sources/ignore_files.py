@@ -61,7 +61,7 @@ class Walk:
         root, real_root = str(self.root.absolute()), os.path.realpath(self.root)
         is_gone = not self.root.is_dir()
         if is_gone or self._is_private(real_root):
-            reason = "is not a folder (any more)" if is_gone else "holds memory, which is private to its identity"
+            reason = "is not a folder" if is_gone else "holds memory, which is private to its identity"
             self._note(self.problems, root, f"{reason}; nothing in it is found")
             return
         files = 0

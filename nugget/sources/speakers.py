@@ -20,12 +20,10 @@ Span = tuple[int, int]
 
 _AGENT, _TOOL = (Speaker.AGENT, SpeechOrigin.WRITTEN), (Speaker.TOOL, SpeechOrigin.TOOL_RESULT)
 SAID_BY: Mapping[EventKind, tuple[Speaker, SpeechOrigin]] = dict.fromkeys(EventKind, _AGENT) | {
-    EventKind.PROMPT: (Speaker.USER, SpeechOrigin.TYPED),
-    EventKind.PASTE: (Speaker.QUOTED, SpeechOrigin.PASTED),
-    EventKind.OUTPUT: _TOOL,
-    EventKind.TOOL_RESULT: _TOOL,
+    EventKind.PROMPT: (Speaker.USER, SpeechOrigin.TYPED), EventKind.PASTE: (Speaker.QUOTED, SpeechOrigin.PASTED),
+    EventKind.OUTPUT: _TOOL, EventKind.TOOL_RESULT: _TOOL,
     EventKind.SUMMARY: (Speaker.AGENT, SpeechOrigin.COMPACTION_SUMMARY),
-}
+}  # fmt: skip
 """Who speaks in an event of each kind, unless the transcript says otherwise."""
 COMPACTION_OPENING = "This session is being continued from a previous conversation"
 """First words of the summary that replaces a compacted conversation."""

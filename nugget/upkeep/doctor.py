@@ -217,7 +217,7 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
     user_file, mine, brain_file = environment.home / "config.yaml", read_user_file(environment), brain / "brain.yaml"
     _, problems, misplaced = read_brain_file(brain)
     load_settings(environment, brain, refused=(refused := list[str]()))
-    yield from (_wrong("settings", said, f"correct it in {user_file}") for said in refused)
+    yield from (_wrong("settings", said, "correct it there") for said in refused)
     unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version")]
     if unknown:
         yield _odd("settings", f"{user_file}: there is no setting {', '.join(unknown)}", f"correct it in {user_file}")
