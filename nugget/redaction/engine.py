@@ -147,10 +147,11 @@ def issued_secrets(view: str) -> Iterator[Span]:
     data, known = view.encode("latin-1").replace(b"\0", b"\x1f"), bytearray(len(view))  # zeros read like UTF-16
     marks: dict[str, list[int]] = defaultdict(list)
     small, runs = data.lower().decode("latin-1"), data.translate(_RUNS).decode("latin-1")
+    stems = {stem: places(small, stem) for stem in STEMS}
     for start, end, rule in chain(
         _judged(view, chain(scanned(data), _typed(view, runs)), known, marks),
-        named_secrets(view, chain.from_iterable(places(small, stem) for stem in STEMS), known),
-        sentence_secrets(view, data, chain(places(small, "pass"), marks["password"]), known),
+        named_secrets(view, chain.from_iterable(stems.values()), known),
+        sentence_secrets(view, data, chain(stems["pass"], marks["password"]), known),
         chain.from_iterable(_READERS[kind](view, sorted(marks[kind]), known) for kind in _READERS if marks[kind]),
         _shaped(view, runs, known),
     ):
