@@ -73,13 +73,13 @@ _QUOTE_MARKS = (">", "&gt;", "| >", "❯ ")
 _TAG = re.compile(r"<(?P<closing>/?)(?P<name>[A-Za-z][\w:.-]{0,60})(?:\s[^<>]{0,1000})?(?P<empty>/?)>")
 _MACHINE = re.compile(
     r"^\s*(?:#{1,6}\s+\S|\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d|\[\d{4}-|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
-    r"|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b[\s:\]|]|\[(?:INFO|WARN|ERROR|DEBUG)"
-    r"|(?:fatal|error|warning|panic|npm (?:ERR!|WARN|error|warn)|remote|hint)\b:? |\w*(?:Error|Exception): "
-    r"|Traceback \(most|File \"[^\"]+\", line \d|at \S+ ?\(|\s+at \S+:\d|#\d+ |E   |\+\+\+ |--- |@@ |diff --git "
-    r"|commit [0-9a-f]{7,40}\b|\d+\s*(?:→|\t)|\|.*\||[│┃█━╭╰├└┌]|\[\+\]|=>"
-    r"|(?:User|Agent|Assistant|Human|System|AI|Bot|Reviewer|Claude)\s?:|[$%] \S|❯|•|\S+@\S+?:\S*[$#] "
-    r"|\S+\.\w{1,5}:\d+(?::\d+)?[:\s]|(?:PASS|FAIL|ok|---)\s*:?\s+\S+[/.]\S|>{3} "
-    r"|(?:From|Von|De|Da|差出人|发件人)\s?[:：].*@|.{0,80}!\[[^\]]*\]\(https?:"
+    r"|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b[\s:\]|]|\[(?:INFO|WARN|ERROR|DEBUG)|(?:fatal|error"
+    r"|warning|panic|npm (?:ERR!|WARN|error|warn)|remote|hint)\b:? |(?:(?:Error|Failed|Uncaught"
+    r"|Caused) .{1,60}: )?\w*(?:Error|Exception): |(?:\S+: )?\d+:\d+:?\s+(?:[Ee]rr|[Ww]arn)|Traceback \(most"
+    r"|File \"[^\"]+\", line \d|at \S+ ?\(|\s+at \S+:\d|#\d+ |E   |\+\+\+ |--- |@@ |diff --git |commit [0-9a-f]{7,40}\b"
+    r"|\d+\s*(?:→|\t)|\|.*\||[│┃█━╭╰├└┌]|\[\+\]|=>|(?:User|Agent|Assistant|Human|System|AI|Bot|Reviewer|Claude)\s?:"
+    r"|[$%] \S|❯|•|\S+@\S+?:\S*[$#] |\S+\.\w{1,5}:\d+(?::\d+)?[:\s]|(?:PASS|FAIL|ok|---)\s*:?\s+\S+[/.]\S|>{3} |(?:From"
+    r"|Von|De|Da|差出人|发件人)\s?[:：].*@|.{0,80}!\[[^\]]*\]\(https?:"
     r"|\w[\w.' -]{0,40}?\s{2,}\[?\d{1,2}:\d\d(?:\s?[AP]M)?\]?\s*$|\[\d{1,2}[:./]\d\d[^\]]{0,24}\] ?[^:]{1,40}: "
     r"|_[^\w\s]{1,3} ?[A-Z][\w ]+_(?: \||\s*$)|(?:Critical|High|Medium|Low) Severity\s*$)"
 )

@@ -86,8 +86,8 @@ TYPED = ("{0} put it into Redis 7", "- fix {0}", "{0}te Option", "古い{0}を3�
         ("fix\n\n_⚠️ Potential issue_ | _🟠 Major_\n\nCallers must always see the error.", "fix"),
         ("fix\n\nMinor: always rename x.\n\nHigh Severity\n\nNever leak the pool.", "fix"),
         ("Am 28.09. schrieb Ann:\n\nWir müssen immer warten.", "Am 28.09. schrieb Ann:"),
-        *([line] * 2 for line in ("never deploy after 16:30", "[10:30 we meet] always log", "from: a to: b, ab 10:30")),
-        ("Minor: rename x.\nthen always run the linter", "Minor: rename x.\nthen always run the linter"),
+        *([a] * 2 for a in ("never at 16:30", "[10:30 we meet] log", "from: a to: b, ab 9:30", "Minor: x.\nthen lint")),
+        ("go on\nweb:lint: 12:7  Warning: 'A' is never used.\nError opening it: Error: ENOENT: no such file", "go on"),
     ],
 )
 def test_what_was_typed_is_told_from_what_was_pasted(text, typed):
