@@ -283,8 +283,8 @@ def _edited(text: str) -> str:
     """Return the text as edited in the person's editor. Raises UsageError if the editor cannot be run."""
     try:
         return click.edit(text, extension=".md", require_save=False) or ""
-    except click.ClickException as error:
-        raise UsageError(f"{error.message}; nothing was changed.", hint="Set EDITOR.") from error
+    except (click.ClickException, UnicodeDecodeError) as error:
+        raise UsageError(f"The editor failed ({error}); nothing was changed.", hint="Set EDITOR.") from error
 
 
 def _key(known: str) -> str:
