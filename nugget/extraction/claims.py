@@ -6,12 +6,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nugget.extraction import phrases, titles
 from nugget.extraction.episodes import Episode, Turn, episodes_of, picked
+from nugget.extraction.phrases import words_of
 from nugget.extraction.speech import Channel, Sentence, sentences_of
 from nugget.models import Event, EventKind, Speaker
 
@@ -19,26 +18,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_CODE = re.compile(
-    r"`[^`\n]{2,80}`|\b\w+(?:\.\w+)+\(?|\b\w+\(\)|\b[a-z]+[A-Z]\w+|\b[a-z]+(?:_[a-z0-9]+)+\b|(?<!\w)--[a-z][\w-]+"
-    r"|\b[A-Z][a-z]+[A-Z]\w+|\b[A-Z]{2,}[A-Z0-9_]{2,}\b"
-)
-_WORD = re.compile(r"[^\W\d_][\w-]{2,}")
 _PRONOUN = phrases.any_of(
     r"^(?:it|its|it's|this|that|that's|these|those|they|them|he|she|here|there|both|so|also|then|one|such|which"
     r"|the (?:former|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那"
     r"|它)\b"
 )
-_STOP = frozenset(
-    "the and for that with this from are was will have has not but you can all its our your should would could when"
-    " then than into also just only make made use used using file files code test tests run let need check see"
-    " now".split()
-)
-
 _LINK = phrases.any_of(
     r"^(?:(?:and|but|so|or) )?(?:this|that|it|they|these|those|otherwise|because|since|instead|without|which|however"
     r"|only|when|if|unless|even|so|but|thus|therefore|then|such|both|no longer|not|given)\b"
 )
+_PICKED = phrases.any_of(r"\b(?:option|variant) ([a-e1-9])\b|([a-z1-9])(?=\W*$)")
 _TRIED = 9
 """Number of events after a claim in which to look for the agent saying that its attempt did not help."""
 _LATER_EDITS = 50
@@ -116,16 +105,6 @@ def claims_of(events: Sequence[Event]) -> SessionClaims:
     return session
 
 
-@lru_cache(maxsize=4096)
-def words_of(text: str) -> frozenset[str]:
-    """Return the content words of a text: names in code, other words in lower case, pairs of wide characters."""
-    found = [name.strip("`().").lower() for name in _CODE.findall(text)]
-    found += [word for word in map(str.lower, _WORD.findall(text)) if word not in _STOP]
-    if phrases.WIDE.search(text):
-        found += [one + other for one, other in pairwise(text) if phrases.WIDE.match(one) and phrases.WIDE.match(other)]
-    return frozenset(found)
-
-
 def plain(text: str) -> str:
     """Return a sentence on one line, without bold marks and a leading symbol."""
     return " ".join(re.sub(r"\*\*|__|^[✅❌⚠️•]\s*", "", text).split())
@@ -151,7 +130,7 @@ def _add_features(session: SessionClaims) -> None:
 def word_features(text: str) -> dict[str, float]:
     """Return the features of a sentence that depend on its words alone."""
     body = plain(text)
-    count = len(_WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
+    count = len(phrases.WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
     patterns, lowered = phrases.FEATURES | phrases.FORMS, body.lower()
     made = {name: float(bool(pattern.search(lowered))) for name, pattern in patterns.items()}
     made["instead"] = made["instead"] or float(bool(phrases.STRESSED_NOT.search(body)))
@@ -188,8 +167,8 @@ def _chosen_options(session: SessionClaims) -> set[int]:
     """Return the numbers of the claims that a person chose from a list by letter or number."""
     found: set[int] = set()
     for episode in session.episodes:
-        letter = re.search(r"[A-Za-z1-9](?=\W*$)", episode.prompt.strip())
-        if letter is None or episode.turn is not Turn.CHOICE or len(episode.prompt) >= 24:
+        letter = _PICKED.search(episode.prompt.strip())
+        if letter is None or episode.turn is not Turn.CHOICE or not (letter[1] or len(episode.prompt) < 24):
             continue
         place = None
         for claim in reversed([one for one in session.claims if one.sentence.place < episode.first]):
@@ -199,9 +178,9 @@ def _chosen_options(session: SessionClaims) -> set[int]:
             if place not in (None, sentence.place):
                 break
             line = sentence.event.text[sentence.event.text.rfind("\n", 0, sentence.start) + 1 : sentence.end]
-            if mark := re.match(r"\W{0,6}(?:option )?([A-Ea-e1-9])[).:]", line, re.IGNORECASE):
+            if mark := re.match(r"\W{0,6}(?:option )?([A-E1-9])(?:[).:]|\s[—–-]\s)", line, re.IGNORECASE):
                 place = sentence.place
-                if mark[1].upper() == letter[0].upper():
+                if mark[1].upper() == letter[0][-1].upper():
                     found.add(claim.number)
                     break
     return found
@@ -221,7 +200,8 @@ def _is_refuted(claim: Claim, events: Sequence[Event], reverted: Sequence[tuple[
     tried = False
     for event in events[place + 1 : min(place + _TRIED, episode.last + 1)]:
         tried = tried or event.kind in (EventKind.FILE_EDIT, EventKind.COMMAND)
-        if tried and event.kind is EventKind.REPLY and phrases.STILL_WRONG.match(event.text):
+        taken_back = phrases.STILL_WRONG if tried else phrases.ON_SECOND_THOUGHT
+        if event.kind is EventKind.REPLY and taken_back.match(event.text):
             return True
     return False
 

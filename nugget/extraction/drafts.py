@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from nugget.extraction import phrases, titles
-from nugget.extraction.claims import Claim, SessionClaims, continued, is_confirmed, is_usable, said_about_pick, words_of
+from nugget.extraction.claims import Claim, SessionClaims, continued, is_confirmed, is_usable, said_about_pick
 from nugget.extraction.episodes import OPENING
+from nugget.extraction.phrases import words_of
 from nugget.extraction.requests import symptom_of, wish
 from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
@@ -26,7 +27,7 @@ _NEW = 0.25
 _TAG = phrases.any_of(r"</[a-z_-]+>|<[a-z]+[_-][a-z_-]+>")
 _PURPOSE = phrases.any_of(r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b")
 _TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^test\b|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
-_UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
+_UNSURE = phrases.any_of(r"\b(?:likely|probably|possibly|maybe|perhaps|might|seems?)\b")
 _FIXES = phrases.any_of(
     r"(?:the )?(?:fix|solution)\b|(?:add|fix|us|chang|replac|remov|pass|filter|increas|skip|check|collaps|rais|upgrad)"
     r"(?:e|es|s|ed|d|ing)? "
@@ -136,8 +137,8 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     is_user = sentence.channel is Channel.USER
     offers = claim.features["offer accepted"] or bool(phrases.OFFERS.search(sentence.text))
     said = wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
-    if claim.features["option chosen"] and is_user:
-        said = _as_choice(said)
+    if claim.features["option chosen"]:
+        said = _as_choice(said) if is_user else phrases.RECOMMENDED.sub("", said)
     if not said or _TAG.search(said) or phrases.SUBJECT_PRONOUN.match(said):
         return None
     said = said.rstrip(" :：")
@@ -159,8 +160,8 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
 def _title(claim: Claim, said: str) -> str:
     """Return a title for a statement, empty if none stands alone."""
     context = claim.sentence.event.text
-    whole, is_long = titles.title_of(said, context), len(said) > titles.TITLE_CHARS
     is_theirs = claim.is_agreed or claim.sentence.channel is Channel.USER
+    whole, is_long = titles.title_of(said, context), len(said) > titles.TITLE_CHARS
     title = whole or (titles.opening_of(said, context) if is_long and is_theirs and "?" not in said else "")
     is_vague = any(pattern.search(title) for pattern in (phrases.ERRAND, _UNSURE, phrases.IDLE, phrases.FIRST_PERSON))
     is_clear = claim.is_agreed or claim.sentence.event.tool or not whole
@@ -188,7 +189,8 @@ def _is_passing(claim: Claim, said: str) -> bool:
         return True
     if claim.sentence.channel is Channel.USER:
         return False  # its confidence already takes this into account
-    if phrases.IDLE.search(text) or text.startswith(("And ", "Now ")) or (found["question"] and not is_accepted):
+    is_question = found["question"] and not is_accepted
+    if phrases.IDLE.search(text) or text.startswith(("And ", "Now ", "Please ")) or is_question:
         return True
     if phrases.FEATURES["next_step"].search(said.lower()) and not is_accepted:
         return True

@@ -12,7 +12,8 @@ from nugget.extraction import phrases
 from nugget.models import Event, EventKind, Speaker
 
 _CHOICE = phrases.any_of(
-    r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$"
+    r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$",
+    r"^(?!(?:what|how|why|is|are|do(?:es)?|would|can)\b)[^?\n]{0,30}\b(?:option|variant) [a-e1-9]\b[^?\n]{0,24}$",
 )
 _OFFERS = phrases.any_of(r"\b(?:or|oder|ou)\b[^?\n]*\?|\b(?:options?|alternatives?)\b")
 OPENING = phrases.any_of(r"[.,:;!?(\n]|\s[-–—]\s|\b(?:because|since|so|as|weil|denn|car|porque)\b")

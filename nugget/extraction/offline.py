@@ -145,6 +145,8 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
         draft.kind, least_sure = _type_and_floor(draft)
         score = lasting.get(id(draft))
         draft.confidence = max(judge.draft_score(draft.features) if score is None else score, least_sure)
+        if score is None and not draft.anchor.is_agreed and not titles.is_telling(draft.title):
+            draft.confidence = 0.0
     kept = [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
     for draft in kept:
         draft.alternatives = _alternatives(draft, read)
@@ -183,6 +185,8 @@ def _replaces(one: Draft, other: Draft) -> bool:
         return False
     if channels == [Channel.USER, Channel.USER]:
         return bool(found["instead"] or _NOW.search(one.anchor.sentence.text))
+    if channels == [Channel.REPLY, Channel.REPLY] and one.anchor.episode is other.anchor.episode:
+        return round(one.confidence, 1) >= round(other.confidence, 1)
     return channels[1] is Channel.PLAN and channels[0] in (Channel.COMMIT, Channel.PUBLISHED)
 
 

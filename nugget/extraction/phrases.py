@@ -7,6 +7,10 @@ Chinese. Patterns without word boundaries serve scripts that do not put spaces b
 from __future__ import annotations
 
 import re
+import tomllib
+from functools import lru_cache
+from importlib.resources import files
+from itertools import pairwise
 
 
 def any_of(*parts: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
@@ -16,8 +20,16 @@ def any_of(*parts: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
 
 WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 """A character of a script without spaces between words, or of Korean."""
+_NAMES = re.compile(
+    r"`[^`\n]{2,80}`|\b\w+(?:\.\w+)+\(?|\b\w+\(\)|\b[a-z]+[A-Z]\w+|\b[a-z]+(?:_[a-z0-9]+)+\b|(?<!\w)--[a-z][\w-]+"
+    r"|\b[A-Z][a-z]+[A-Z]\w+|\b[A-Z]{2,}[A-Z0-9_]{2,}\b"
+)
+WORD = re.compile(r"[^\W\d_][\w-]{2,}")
+WORDS = tomllib.loads((files("nugget.extraction") / "words.toml").read_text("utf-8"))
+"""Lists of words."""
+_STOP = frozenset(WORDS["stop"].split())
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
-FIRST_PERSON = any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|you're|je|j'ai|ich|yo|я)(?=[^`\w']|$)")
+FIRST_PERSON = any_of(r"(?:^|[^`\w])(?:I(?:'(?:m|ve|ll|d))?|me|my|you're|je|j'ai|ich|yo|я)(?=[^`\w']|$)|我(?![们們])")
 SUBJECT_PRONOUN = any_of(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*")
 ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
 LEAD_INS = any_of(
@@ -25,7 +37,7 @@ LEAD_INS = any_of(
     r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem"
     r"|full picture)(?: now)?)?|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
     r"|you're (?:absolutely |completely )?right|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|nope"
-    r"|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually|nein|doch|halt|non|attends|いや|いいえ|違う|違います|不|不对"
+    r"|wait)|right|aha?|oh|ok(?:ay)?(?: so)?|so|actually|nein|doch|halt|non|attends|いや|いいえ|違う|違います|不|不对"
     r"|不是|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|settled(?: then)?|not quite|fyi|btw"
     r"|by the way|(?:friendly )?reminder|hey|(?:that|this)(?:'s| is)? (?:wrong|not (?:right|correct|true))|wrong"
     r"|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
@@ -38,7 +50,7 @@ LEAD_INS = any_of(
 COMMITS = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 """The question tool's report of a person's choice."""
-RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
+RECOMMENDED = any_of(r"\s*\([^()]*\brecommend[^()]*\)\.?$")
 
 OFFERS = any_of(
     r"\b(?:want me to|would you like|should i|shall i|do you want|which would you"
@@ -115,7 +127,7 @@ FEATURES = {name: any_of(*parts, flags=re.NOFLAG) for name, parts in {
         r"\b(?:ich werde|ich schaue|lass mich|als nächstes|jetzt|je vais|laisse-moi|maintenant|ensuite|voy a|déjame"
         r"|ahora|a continuación|давай(?:те)?|сейчас|теперь|сначала|попробу\w+|провер(?:им|ю)|созда(?:дим|м)"
         r"|добав(?:им|лю))\b",
-        r"確認します|見てみ|次に|让我|我来|我将|接下来|现在",
+        r"確認します|見てみ|次に|让我|我来|我将|接下来|下一步|先把|现在",
     ),
     "offer": (OFFERS.pattern,),
     "remember": (
@@ -174,7 +186,10 @@ CONCEDES = any_of(
     r"その通り|確かに|おっしゃる|你说得对|没错|好主意|确实",
 )
 
+ON_SECOND_THOUGHT = any_of(r"\W*(?:actually|wait|no wait|hmm+|on second thought)\b(?!:)")
+"""The agent's opening words when it takes back what it just said."""
 STILL_WRONG = any_of(
+    ON_SECOND_THOUGHT.pattern,
     r"\W*(?:still\b|same (?:error|issue|problem|result)|(?:that )?(?:did|does)n't (?:help|work|fix)|not (?:yet|fixed"
     r"|working)|whoops|oops|hmm|immer noch|toujours|sigue)",
     r"\W*(?:まだ|还是|仍然)",
@@ -274,7 +289,8 @@ ERRAND = any_of(
     r"|search|show|tell|list|explain|think|investigate|research|explore|brainstorm|discuss|talk|figure|help|wait|hold"
     r"|consider|analy[sz]e|generate me|break (?:this|it) (?:up|down)|branch and|use the \w+ (?:superpower|skill|agent)"
     r"|(?P<tidies>(?:update|adjust|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:doc(?:s|ument\w*)?|readme"
-    r"|tests?|change ?log|lint\w*|(?:merge )?conflicts?)))\b(?!.*\b(?:always|never|every|each|whenever|before any)\b)"
+    r"|tests?|change ?log|lint\w*|(?:merge )?conflicts?)))\b(?!.*\b(?:always|never|every|each|whenever|before any)\b)",
+    r"^[请請帮幫我麻烦]{0,5}(?:分析|检查|檢查|看|查|解释|解釋|调查|調查|研究|总结|總結|测试|測試|试|試)(?:一下|看看|看)",
 )
 """An errand, or a chore after any change (`tidies`); a rule says when: always, never, before any commit."""
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
@@ -335,7 +351,19 @@ IDLE = any_of(
     r"\b(?:straightforward\b|know what you'd like\b|let me know\b|already (?:fixed|done|handled)\b"
     r"|should (?:now )?work (?:correctly|now)|(?:has|have) (?:now )?been (?:\w+ly )?(?:fixed|resolved|updated"
     r"|improved|implemented|addressed|added|removed|completed)\b|(?:can|should|will) now\b|should (?:now )?(?:see"
-    r"|be able|look)\b|won't (?:\w+ly )?affect\b|(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we"
+    r"|be able|look)\b|(?:will|should) (?:show|give|tell|help) (?:us|you|me)\b|\d+ (?:commits? )?(?:ahead|behind)\b"
+    r"|(?:is|are) (?:\w+ )?(?:functioning|working|running) (?:correctly|properly|fine)\b|won't (?:\w+ly )?affect\b"
+    r"|(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we"
     r"|i)(?:'ve| have)?(?: just)? \w+(?:ed|de)\b|(?:now|will \w+) (?:accurate|correct|normal)ly\b)",
 )
 """Progress reports, outcomes of reviews, claims of success, and empty phrases."""
+
+
+@lru_cache(maxsize=4096)
+def words_of(text: str) -> frozenset[str]:
+    """Return the content words of a text: names in code, other words in lower case, pairs of wide characters."""
+    found = [name.strip("`().").lower() for name in _NAMES.findall(text)]
+    found += [word for word in map(str.lower, WORD.findall(text)) if word not in _STOP]
+    if WIDE.search(text):
+        found += [one + other for one, other in pairwise(text) if WIDE.match(one) and WIDE.match(other)]
+    return frozenset(found)

@@ -18,8 +18,7 @@ from operator import itemgetter
 from typing import Any
 
 from nugget.config import Settings
-from nugget.extraction.claims import words_of
-from nugget.extraction.phrases import rejected_in
+from nugget.extraction.phrases import rejected_in, words_of
 from nugget.extraction.proposals import Proposal, edited_files
 from nugget.extraction.titles import TITLE_CHARS, capitalised, title_of
 from nugget.infra.llm.gate import object_schema, problems_in

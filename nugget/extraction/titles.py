@@ -6,27 +6,17 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from nugget.extraction.phrases import ANSWERED, ENGLISH, LEAD_INS, RECOMMENDED, WIDE, any_of
+from nugget.extraction.phrases import ANSWERED, ENGLISH, LEAD_INS, RECOMMENDED, WIDE, WORDS, any_of, words_of
 
 TITLE_CHARS = 80
+_TELLING_WORDS = 4
 
 _MARKS = re.compile(r"(`[^`\n]*`)|(?<![\w/*!.])\*\*(?=[^\s/*])|(?<=\S)\*\*(?![\w/*])|^[\s✅❌⚠️•🎯🚀🎉>-]+")
 _LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
 _LABEL = re.compile(
     r"^(?:\*\*)?(?P<label>[\w`](?:[^*\n:—–]|:(?=\d)){1,60}?)(?:\*\*)?\s*(?::|\s[-–—])(?:\*\*)?\s+(?=\S)"
 )
-_LABELS = any_of(
-    r"^(?:(?:the )?(?:root )?cause|(?:the )?(?:fix|issue|problem|bug|solution|result|effect|symptom|reason|conclusion"
-    r"|summary)|note|important|major|minor|nit|before|after|old|new|now|why|what|how|update|verdict|agreed?|disagree"
-    r"|what (?:changed|i changed|the issue was)|key (?:insight|difference|point)|correct(?: by design)?|good catch"
-    r"|not a real issue|my assessment|tl;?dr|example|fixed in [0-9a-f]{7,40}|(?:critical )?(?:thread|conflict|problem"
-    r"|option|step|phase|task|issue|commit|line|file|approach) ?[#`\w.\d/]*(?: \([^)]*\))?"
-    r"|[\w/.`-]+\.[a-z]{1,4}`?(?::[\d-]+)?`?|behaviou?ral change(?: documentation)?)$",
-    r"^(?:the|one|an?|my|our|another|main|key) (?:[\w-]+ ){0,3}(?:detail|nuance|caveat|catch|thing|takeaway|lesson"
-    r"|gotcha|trick|upshot|insight|point|difference|question|problem|issue|reason|cause|bug|fix|rule|idea)(?: here)?$",
-    r"^(?:(?:das|die|der|le|la|el) )?(?:ursache|lösung|fazit|wichtig|hinweis|problème|cause|solution|remarque"
-    r"|important|problema|causa|solución|nota|importante|conclusi[oó]n|проблема|причина|решение|вывод|важно|итог)$",
-)
+_LABELS = any_of(rf"^(?:{'|'.join(WORDS['labels'])})$")
 """Labels before a colon that carry no meaning."""
 _SAYS = any_of(
     r"^(?:(?:so |but )?the (?:[\w-]+ )?(?:issue|problem|cause|bug|reason|point|fix|solution|trick|idea|intent"
@@ -70,9 +60,10 @@ _CLAUSES = (
     any_of(r"\s[—–-]\s|:\s|：\s*"),
     _REASON,
     any_of(
-        r",\s(?:which|so|where|as|while|whereas|though|although|even|not|never|always|by which|just|then|like"
-        r"|including|especially|such as|(?:\w+ly )?\w+ing)\b|\s(?:so|but|and)\s(?=(?:we|you|they|it|it's"
-        r"|the|that|that's|there|there's|don't|leave|keep|use|no)\b)|\s(?:even though|although|due to|in addition to"
+        r",\s(?:which|so|where|only(?! (?:if|when|for|in))|as|while|whereas|though|although|even|not|never"
+        r"|always|by which|just|then|like|including|especially|such as|(?:\w+ly )?\w+ing)\b"
+        r"|\s(?:so|but|and)\s(?=(?:we|you|they|it|it's|the|that|that's|there|there's|don't|leave|keep|use|no)\b)"
+        r"|\s(?:even though|although|due to|in addition to"
         r"|as well as)\s|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every|don't|wir|sie|es"
         r"|die|der|das|le|la|les|on|il|elle|nous|chaque|el|los|las|ya|se|nos)\b)|,\s(?:sodass|aber|donc|mais|pues"
         r"|pero|así que|lo que|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
@@ -81,7 +72,7 @@ _CLAUSES = (
 """The ends of whole parts of a sentence: after a full stop, a dash or colon, or before a conjunction."""
 _PHRASES = any_of(
     r"\s(?:(?P<not>instead of|rather than)|(?P<that>that|which)|(?P<to>to [a-z]+)|by|for|via|with|using|from|on|at|in"
-    r"|during|across|within|under)\s"
+    r"|during|across|within|under|until|before|after|while)\s"
 )
 _PAUSES = any_of(
     r"[,;:(.，、；]|\s[—–-]\s|\s(?:that|which|who|where|because|cause|since|so|when|while|if|unless|even|weil|damit|sonst"
@@ -107,7 +98,7 @@ _NEEDS_PHRASE = any_of(
 )
 _LIMITED = any_of(
     r"^(?!(?:if|when) ).*(?<![\w-])(?:never|always|not|no|only|must|avoid|cannot|all|every|each|any|both|between)\b"
-    r"|n't\b|\b(?:keep|leave|limit|lower|pin|put|raise|set|store)s? [^,]*$"
+    r"|n't\b|\b(?:keep(?!s? \w+ing\b)|leave|limit|lower|pin|put|raise|set|store)s? [^,]*$"
 )
 """Statements that are not true without the next phrase: passives, `a thing`, rules and denials."""
 _NO_SENTENCE = re.compile(
@@ -138,9 +129,10 @@ _HANGS = any_of(
     r"(?:(?:(?:given|all(?: of)?) )?(?:these|those|this|that)|the (?:rest|others?|former|latter|above)|both|which"
     r"|there(?:'s| is| are)|it|its|they|also|just|why|how|only one|(?:if|when|once|since|as) (?:it|they|this|that"
     r"|these|those)\b|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during|under) [^,]{2,40},) (?:it|it's|this|that|they"
-    r"|these)\b|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?|est[aeo]s?|dies\w*)\b|(?:use|do|make|try|find|have|want"
-    r"|need) (?:something|anything|stuff|this|that|it))\b|(?:if|when|after|before|while|once|since|because|as|to|wenn"
-    r"|weil|nachdem|quand|lorsque|cuando|если|когда)\b[^,]*$|这|那|它|これ|それ|この|その|(?:如果|因为|由于|虽然|为了"
+    r"|these)\b|(?:o|y|ou|et|oder|und|aber|mais|pero) (?=\w)"
+    r"|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?|est[aeo]s?|dies\w*)\b"
+    r"|(?:use|do|make|try|find|have|want|need) (?:something|anything|stuff|this|that|it))\b"
+    r"|(?:if|when|where|after|before|while|once|since|because|as|to|wenn|weil|nachdem|quand|lorsque|comme|cuando|como|aunque|если|когда)\b[^,]*$|这|那|它|これ|それ|この|その|(?:如果|因为|由于|虽然|为了"
     r"|当)[^，]*$|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:we|always|never|must|cannot|should"
     r"|only)\b)[^,])*(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
@@ -148,7 +140,8 @@ _ASKS = re.compile(r"[?？](?:\s|$)|？")
 _FLEETING = any_of(
     r"^(?:[→#]|(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer)|or (?:would|should|could|can|do)|your)\b"
     r"|you can (?:see|quickly)\b|the (?:first|second|third|last|next|remaining|failing) (?:test|problem|issue|failure"
-    r"|error|case)s?\b|i (?:want|need|would like)\b|not (?:possible|working|sure|quite|really)|finally|next|one thing"
+    r"|error|case)s?\b|(?:\w+ )?the (?:first|last|other|next) (?:one|two|three|few)\b"
+    r"|i (?:want|need|would like)\b|not (?:possible|working|sure|quite|really)|finally|next|one thing"
     r"|теперь|[а-яё]{3,}(?:[дрлнвтс]им|[уа]ем|айте)\b|ahora|vamos a|maintenant|jetzt|让我|现在|目前|我(?!们)|(?:added"
     r"|removed|updated|changed|fixed|renamed|created|modified|reworded|refactored|implemented|moved|cleaned)\b)",
     r"\b(?:so far|as requested|was (?:meant|supposed) to)\b",
@@ -163,32 +156,15 @@ _FLEETING = any_of(
 """Signs of a sentence about the moment, or one that continues another."""
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\binstead of\b|\b(?:never|always|don't|do not|must)\b")
 _VERB = re.compile(
-    r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?"
-    r"|means?|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot|wasn't|hasn't|seems?|returns?|contains?|holds?"
-    r"|creates?|requires?|expects?|ignores?|accepts?|rejects?|allows?|counts?|breaks?|caus(?:es|ed)|supports?|keeps?"
-    r"|timed|failed|became|took)\b|\b(?:adds|applies|belongs|closes|computes|depends|drops|emits|expires|exposes"
-    r"|fails|falls|finds|gives|goes|happens|hangs|hits|includes|inherits|listens|lives|loads|opens|overwrites|parses"
-    r"|passes|points|provides|puts|reads|refuses|resolves|runs|says|sends|serves|shows|skips|starts|stays|stops"
-    r"|stores|strips|survives|takes|tells|throws|treats|uses|waits|works|writes|yields) (?=\S)"
-    r"|^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only|no"
-    r"|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:[Tt]he"
-    r"|[Oo]ur) (?:[\w-]+ ){0,2}[\w-]+s [a-z]{3,}(?<!s) (?:by|to|from|in|on|at|the|an?|as|with|for|only|not)\b|\b(?:I"
-    r"|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never |always "
-    r"|silently )?[a-z]{2,}s\b"
+    rf"\b(?:{'|'.join(WORDS['verbs'].split())})\b|\b(?:{'|'.join(WORDS['verbs_before'].split())}) (?=\S)|"
+    r"^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only"
+    r"|no|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:[Tt]he"
+    r"|[Oo]ur) (?:[\w-]+ ){0,2}[\w-]+s [a-z]{3,}(?<!s) (?:by|to|from|in|on|at|the|an?|as|with|for|only|not)\b"
+    r"|\b(?:I|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never "
+    r"|always |silently )?[a-z]{2,}s\b|\b(?:only|never|always|silently) [a-z]{3,}s\b"
 )
 _CODE = re.compile(r"`[^`]*`|\([^)]*\)")
-IMPERATIVES = frozenset(
-    """
-    adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
-    deploy design disable document double drop enable ensure exclude extend extract fall fetch find fix follow format
-    generate give go handle have hide implement improve include increase inline install introduce investigate keep
-    leave let limit log lower make match merge migrate move open optimise optimize parse pass port prepare prevent
-    print put raise rebase reduce refactor reject release remove rename repair replace report reset resolve restore
-    restructure retry return reuse revert rewrite run send separate set show sign simplify skip solve sort speed split
-    start stop store support switch take teach test tidy treat trim turn undo unify update upgrade use validate verify
-    wire wrap write
-    """.split()
-)
+IMPERATIVES = frozenset(WORDS["imperatives"].split())
 """Verbs that begin a request or a rule."""
 
 
@@ -208,8 +184,9 @@ def point_of(text: str) -> str:
     if not text.startswith("**"):
         plain = _LINK.sub(r"\1", plain.lstrip("✅❌⚠️•-* "))
     marked, said = _LABEL.match(plain), clean(text)
-    if marked and _LABELS.match(clean(marked["label"])):
-        said = clean(plain[marked.end() :])
+    rest = clean(plain[marked.end() :]) if marked else ""
+    if marked and (_LABELS.match(clean(marked["label"])) or words_of(marked["label"]) <= words_of(rest)):
+        said = rest
     before, said = "", _COMMIT_PREFIX.sub("", _LINES.sub("", said))
     while said != before:
         before = said
@@ -222,6 +199,7 @@ def point_of(text: str) -> str:
 
 def title_of(text: str, context: str = "") -> str:
     """Return a title of at most TITLE_CHARS characters for a text in its context; empty if no whole part fits."""
+    short = ""
     if _ASKS.search(text):
         return ""
     whole = _ends(_LINES.sub("", text))
@@ -232,8 +210,16 @@ def title_of(text: str, context: str = "") -> str:
             continue
         is_cut_well = part in uncut or (not part.count("`") % 2 and _is_whole(said, context or text))
         if is_cut_well and _is_closed(said) and stands_alone(said, context):
-            return capitalised(said)
-    return ""
+            if is_telling(said):
+                return capitalised(said)
+            short = short or capitalised(said)
+    return short
+
+
+def is_telling(title: str) -> bool:
+    """Return whether a title has enough content words; of 39 from agents with fewer, a reader found one good."""
+    words = [word for word in words_of(title) if not WIDE.search(word)]
+    return len(words) + len(WIDE.findall(title)) / 2 >= _TELLING_WORDS
 
 
 def opening_of(text: str, context: str) -> str:
@@ -250,6 +236,8 @@ def _shorter(text: str) -> Iterator[str]:
     """Yield a sentence, then shorter forms without asides, label, trailing clauses and phrases."""
     plain = _ends(_ASIDE.sub(r"\1", text))
     yield from (text, plain)
+    if TITLE_CHARS < len(plain) <= TITLE_CHARS + 4 and plain.startswith("The "):
+        yield plain[4:]
     label, *rest = re.split(r":\s|：|\s[—–-]\s", plain, maxsplit=1)
     if rest and _is_closed(label) and _is_label(label) and is_statement(rest[0], text):
         yield from _shorter(_SAYS.sub("", rest[0]))
