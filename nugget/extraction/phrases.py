@@ -26,7 +26,6 @@ _NAMES = re.compile(
 )
 WORD = re.compile(r"[^\W\d_][\w-]{2,}")
 WORDS = tomllib.loads((files("nugget.extraction") / "words.toml").read_text("utf-8"))
-"""Lists of words."""
 _STOP = frozenset(WORDS["stop"].split())
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 FIRST_PERSON = any_of(r"(?:^|[^`\w])(?:I(?:'(?:m|ve|ll|d))?|me|my|you're|je|j'ai|ich|yo|я)(?=[^`\w']|$)|我(?![们們])")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from nugget.extraction.phrases import ANSWERED, ENGLISH, LEAD_INS, RECOMMENDED, WIDE, WORDS, any_of, words_of
 
 TITLE_CHARS = 80
-_TELLING_WORDS = 4
+_TELLING_WORDS = 3
 
 _MARKS = re.compile(r"(`[^`\n]*`)|(?<![\w/*!.])\*\*(?=[^\s/*])|(?<=\S)\*\*(?![\w/*])|^[\s✅❌⚠️•🎯🚀🎉>-]+")
 _LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
@@ -217,9 +217,8 @@ def title_of(text: str, context: str = "") -> str:
 
 
 def is_telling(title: str) -> bool:
-    """Return whether a title has enough content words; of 39 from agents with fewer, a reader found one good."""
-    words = [word for word in words_of(title) if not WIDE.search(word)]
-    return len(words) + len(WIDE.findall(title)) / 2 >= _TELLING_WORDS
+    """Return whether a title has enough content words; of 16 from agents with fewer, a reader found none good."""
+    return sum(not WIDE.search(word) for word in words_of(title)) + len(WIDE.findall(title)) / 2 >= _TELLING_WORDS
 
 
 def opening_of(text: str, context: str) -> str:
