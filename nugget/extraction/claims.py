@@ -138,7 +138,6 @@ def word_features(text: str) -> dict[str, float]:
         "telling": (sum(made[name] for name in TELLING) - made["next_step"] - made["offer"]) / 4,
         "short": float(count < 7), "very short": float(count < 4), "long": float(count > 32),
         "length": min(count, 30) / 30, "pronoun": float(bool(_PRONOUN.match(body))),
-        "question": float(body.rstrip(" )*\"'").endswith(("?", "？"))),
         "colon": float(body.rstrip(" *").endswith((":", "："))), "chore": float(bool(phrases.CHORE.search(body))),
     }  # fmt: skip
     return made

@@ -195,9 +195,7 @@ def _is_passing(claim: Claim, said: str) -> bool:
     if phrases.FEATURES["next_step"].search(said.lower()) and not is_accepted:
         return True
     has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))
-    is_chore = (
-        found["chore"] or found["task"] or any(one.search(said) for one in (phrases.CHORE, _TESTS, phrases.STATUS))
-    )
+    is_chore = found["task"] or any(one.search(said) for one in (phrases.CHORE, _TESTS, phrases.STATUS))
     if is_chore and not has_reason and not _PURPOSE.search(said):
         return True
     return bool(phrases.FIRST_PERSON.search(said) and not is_accepted)

@@ -141,6 +141,10 @@ FEATURES = {name: any_of(*parts, flags=re.NOFLAG) for name, parts in {
 FORMS = {name: any_of(parts, flags=re.NOFLAG) for name, parts in {
     "contrast": r"\b(?:but|however|whereas|while|aber|sondern|mais|pero|sino)\b|, not |但|しかし",
     "task": r"^(?:(?:task|step|phase|todo)\b|\W*(?:task|step|phase) \d)",
+    "question": r"[?？][ )*\"']*$|^(?:(?:so|and|but|also|ok),? )*(?:(?:do|did) (?:you|we|it|this|i|they)\b|does \w"
+        r"|(?:is|are|was) (?:there|it|this|that|we|you|they)\b|why\b|how (?:do|does|did|can|come|would|should|is|are)\b"
+        r"|(?:can|could|would|will|should) (?:you|we|i|it|this)\b|what(?:'s| is| are| does| do| did| if)\b"
+        r"|(?:warum|wieso|weshalb|pourquoi|est-ce qu|por qué|cómo|почему)\b)|^为什么|^怎么|吗。?$|(?:です|ます)か。?$",
     "past": r"\b(?:was|were|had|did|didn't|wasn't|would|war|waren|hatte|était|era|estaba)\b",
     "future": r"\b(?:will|going to|would|could|can be|wird|würde|sera|será)\b",
 }.items()}  # fmt: skip

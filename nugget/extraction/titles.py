@@ -39,8 +39,7 @@ _WHICH = any_of(
 )
 _EITHER = any_of(r",? or (?:would you (?:prefer|rather|like)|should (?:i|we)|do you prefer) (?:the )?")
 _ASIDE = re.compile(
-    r"(`[^`]*`)|\s+\((?:[^()]|\([^()]*\))*\)|\s[—–]\s[^—–]+\s[—–](?=\s)"
-    r"|,\s(?:which|who|whose|where)\s[^,;:]+,(?=\s)"
+    r"(`[^`]*`)|\s+\((?:[^()]|\([^()]*\))*\)|\s[—–]\s[^—–]+\s[—–](?=\s)|,\s(?:which|who|whose|where)\s[^,;:]+,(?=\s)"
 )
 """Asides in brackets, between dashes, or between commas; or inline code, which has none."""
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")

@@ -50,11 +50,10 @@ _FAILED = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
-    r"\b(?:0|no|zero|without) (?:errors?|failures?|failed|failing|fails|exceptions?|conflicts?)\b"
-    r"|\b(?:errors?|failures?|failed)\s*[:=]\s*(?:0|none|false|null|\[\])(?![\w.])"
-    r"|\berror[-_ ]?(?:handl|rate|message|page|boundar|log|code[sd]?\b(?!\s*[:=]?\s*\d))\w*"
-    r"|\bfail[-_](?:fast|over|safe)\b"
-    r"|[\w/.-]*(?:error|exception|fail|fatal|panic|conflict)s?[\w-]*\.[a-z]{1,5}\b(?!:\d)"
+    r"\b(?:0|no|zero|without) (?:errors?|failures?|failed|failing|fails|exceptions?|conflicts?)\b|\b(?:errors?"
+    r"|failures?|failed)\s*[:=]\s*(?:0|none|false|null|\[\])(?![\w.])|\berror[-_ ]?(?:handl|rate|message|page|boundar"
+    r"|log|code[sd]?\b(?!\s*[:=]?\s*\d))\w*|\bfail[-_](?:fast|over|safe)\b|[\w/.-]*(?:error|exception|fail|fatal"
+    r"|panic|conflict)s?[\w-]*\.[a-z]{1,5}\b(?!:\d)"
     r"|^\s*[-+](?![-+]| \S|\w*sh: ).*|^@@ .*"  # of a diff
     r"|\b(?:raise|except|throw|catch|class|import|extends|instanceof|new|return) [\w., (]*\w(?:Error|Exception)\b"
     r"(?!: ).*|\b(?:new Error|panic!?)\(.*|[\w\])]\.(?:error|fail|fatal|panic|abort)\w*\(.*",  # of a program
