@@ -86,11 +86,10 @@ PROFILES: Mapping[str, IntentProfile] = {
 
 INTENTS = tuple(PROFILES)
 _FAILURE = (
-    r"wrong|(?:errors?|fail(?:ures?)?|exceptions?|crash)"
-    r"(?![ -](?:handl|messag|page|code|type|class|screen|mode|report|view|state|path|case|polic|polit|hook))"
-    r"|fail(?:ed|s|ing)|panic(?:k?ed|s|king)?|broken?|crash(?:ed|es|ing)|traceback"
-    r"|stack ?trace|segfault\w*|stuck|hangs?(?! on\b)|hung|not work\w*"
-    r"|(?:does|did|is|are|wo|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*|exit(?:ed)? (?:code|status)"
+    r"wrong|(?:errors?|fail(?:ures?)?|exceptions?|crash)(?![ -](?:handl|messag|page|code|type|class|screen|mode"
+    r"|report|view|state|path|case|polic|polit|hook))|fail(?:ed|s|ing)|panic(?:k?ed|s|king)?|broken?|crash(?:ed|es"
+    r"|ing)|traceback|stack ?trace|segfault\w*|stuck|hangs?(?! on\b)|hung|not work\w*|(?:does|did|is|are|wo"
+    r"|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*|exit(?:ed)? (?:code|status)"
 )
 _DIAGNOSTIC = re.compile(
     rf"\b(?:{_FAILURE}|debug(?:ging)?|why (?:do|did|does|is|was|are|were|has|can|wo)(?:n['’]?t| \w+ not))\b",

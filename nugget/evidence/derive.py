@@ -230,12 +230,10 @@ _TODO = re.compile(
 )
 _DECISION = re.compile(
     r"\b(?:we|i|i've|we've|they) (?:have |had )?(?:decided?|chose|chosen)\b|\bdecided? (?:to|on|that|against|for)\b"
-    r"|^(?:decision|decided|chosen)\s*:|\b(?:is|was|were|been|have|has) chosen\b"
-    r"|\bchosen\b.{0,40}\b(?:over|because|instead)\b"
-    r"|\b(?:switch(?:ing|ed)?|moving|migrat(?:e|ing)) to\b|\b(?:go|going|went) with\b"
-    r"|^(?:(?:ok|okay|yes|no|please|just|always|and|so|then|instead)[, ]+)*"
-    r"(?:let'?s |we(?:'ll| will| should| must)? |i(?:'ll| will) )?use\b"
-    r"|\b(?:let'?s|we(?:'ll| will| should| must)?|should|must|always) use\b|\buse\b.{1,60}\binstead\b",
+    r"|^(?:decision|decided|chosen)\s*:|\b(?:is|was|were|been|have|has) chosen\b|\bchosen\b.{0,40}\b(?:over|because"
+    r"|instead)\b|\b(?:switch(?:ing|ed)?|moving|migrat(?:e|ing)) to\b|\b(?:go|going|went) with\b|^(?:(?:ok|okay|yes"
+    r"|no|please|just|always|and|so|then|instead)[, ]+)*(?:let'?s |we(?:'ll| will| should| must)? |i(?:'ll"
+    r"| will) )?use\b|\b(?:let'?s|we(?:'ll| will| should| must)?|should|must|always) use\b|\buse\b.{1,60}\binstead\b",
     re.IGNORECASE,
 )
 _NO_DECISION = re.compile(

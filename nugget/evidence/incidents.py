@@ -42,11 +42,10 @@ _SIGNS = tuple(
 )
 """Forms of the line that says why something failed, the clearest first."""
 _STRONG = re.compile(
-    r"(?:\[[\w:.-]+\] )?"
-    r"(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent|panic: |fatal: |npm ERR!"
-    r"|✗|✘|×|CONFLICT \(|Automatic merge failed"
-    r"|\s*--- FAIL|E   |thread '.*' panicked|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |"
-    r".*\berror TS\d+:|.*: command not found|.*No such file or directory|.*(?:[1-9]\d*) (?:failed|failing|errors?)\b)"
+    r"(?:\[[\w:.-]+\] )?(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent"
+    r"|panic: |fatal: |npm ERR!|✗|✘|×|CONFLICT \(|Automatic merge failed|\s*--- FAIL|E   |thread '.*' panicked"
+    r"|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |.*\berror TS\d+:|.*: command not found"
+    r"|.*No such file or directory|.*(?:[1-9]\d*) (?:failed|failing|errors?)\b)"
 )
 _MASKS = frozenset("|;&")
 """Characters of a command line whose exit code may hide that of one of its parts."""

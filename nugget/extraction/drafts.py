@@ -18,6 +18,8 @@ from nugget.models import KnowledgeType
 
 MAX_CLAIMS = 1200
 """The number of claims, from the start of a session, that become drafts."""
+REASONS = ("because", "instead", "intent", "cause", "contrast", "not")
+"""Features of a sentence that says more than what to do."""
 
 _MAX_SUPPORT = 2
 _BODY_CHARS = 480
@@ -34,11 +36,7 @@ _FIXES = phrases.any_of(
 )
 _OFFERED = phrases.any_of(r"\b(?:ways?|options?|choices?|alternatives?) (?P<purpose>(?:to|for) [^:;,.?()]{8,60}):")
 _HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
-_SLOTS = {
-    KnowledgeType.BUG: ("Problem", "Cause", "Fix"),
-    KnowledgeType.BELIEF: ("Why", "Instead of"),
-    KnowledgeType.DECISION: ("Why", "Instead of"),
-}
+_SLOTS = dict.fromkeys(_HEADS, ("Why", "Instead of")) | {KnowledgeType.BUG: ("Problem", "Cause", "Fix")}
 _ORDER = ("", "Rule", "Decision", "Problem", "Cause", "Fix", "Because", "Why", "Instead of")
 
 
@@ -189,16 +187,13 @@ def _is_passing(claim: Claim, said: str) -> bool:
         return True
     if claim.sentence.channel is Channel.USER:
         return False  # its confidence already takes this into account
-    is_question = found["question"] and not is_accepted
-    if phrases.IDLE.search(text) or text.startswith(("And ", "Now ", "Please ")) or is_question:
+    if phrases.IDLE.search(text) or text.startswith(("And ", "Now ", "Please ")):
         return True
-    if phrases.FEATURES["next_step"].search(said.lower()) and not is_accepted:
+    is_next = phrases.FEATURES["next_step"].search(said.lower()) or phrases.FIRST_PERSON.search(said)
+    if not is_accepted and (found["question"] or is_next):
         return True
-    has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))
     is_chore = found["task"] or any(one.search(said) for one in (phrases.CHORE, _TESTS, phrases.STATUS))
-    if is_chore and not has_reason and not _PURPOSE.search(said):
-        return True
-    return bool(phrases.FIRST_PERSON.search(said) and not is_accepted)
+    return bool(is_chore and not any(found[name] for name in REASONS) and not _PURPOSE.search(said))
 
 
 def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from nugget.errors import EmbeddingUnavailable
 from nugget.extraction import phrases, titles
 from nugget.extraction.claims import Claim, SessionClaims, claims_of, is_confirmed, word_features
-from nugget.extraction.drafts import Draft, drafts_of, with_purpose
+from nugget.extraction.drafts import REASONS, Draft, drafts_of, with_purpose
 from nugget.extraction.episodes import Turn, picked
 from nugget.extraction.proposals import Proposal, domain_of, edited_files, language_of, project_of
 from nugget.extraction.speech import Channel
@@ -145,7 +145,7 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
         draft.kind, least_sure = _type_and_floor(draft)
         score = lasting.get(id(draft))
         draft.confidence = max(judge.draft_score(draft.features) if score is None else score, least_sure)
-        if score is None and not draft.anchor.is_agreed and not titles.is_telling(draft.title):
+        if score is None and not draft.anchor.is_agreed and (_is_advice(draft) or not titles.is_telling(draft.title)):
             draft.confidence = 0.0
     kept = [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
     for draft in kept:
@@ -188,6 +188,14 @@ def _replaces(one: Draft, other: Draft) -> bool:
     if channels == [Channel.REPLY, Channel.REPLY] and one.anchor.episode is other.anchor.episode:
         return round(one.confidence, 1) >= round(other.confidence, 1)
     return channels[1] is Channel.PLAN and channels[0] in (Channel.COMMIT, Channel.PUBLISHED)
+
+
+def _is_advice(draft: Draft) -> bool:
+    """Return whether an agent told the person what to do, once and without a reason."""
+    found, said = draft.anchor.features, draft.statement
+    is_reply = draft.anchor.sentence.channel is Channel.REPLY and not found["offer accepted"]
+    is_told = said.lower().split(" ", 1)[0] in titles.IMPERATIVES and not any(map(found.get, ("must", *REASONS)))
+    return is_reply and (is_told or bool(phrases.ADVISES.search(said)))
 
 
 def _type_and_floor(draft: Draft) -> tuple[KnowledgeType, float]:

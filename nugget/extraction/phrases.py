@@ -283,6 +283,7 @@ ONE_OFF = any_of(
 )
 """Signs of a request for this moment only."""
 
+ADVISES = any_of(r"^alternatively\b|^(?:the|this|our) (?:plan|prototype) \w+s\b|(?:^|, )you (?:could|can|may|might)\b")
 ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with)\b")
 """Signs of a question about how to proceed, not about what is built."""
 

@@ -61,13 +61,12 @@ _KINDS: Mapping[KnowledgeType, tuple[str, str]] = {
 _WORDS = {word: kind for kind, (words, _) in _KINDS.items() for word in words.split()}
 _HEADINGS = {heading: kind for kind, (_, headings) in _KINDS.items() for heading in headings.split("|")}
 _TITLES = re.compile(
-    r"(?P<decision>\b(?:we (?:chose|choose|decided|picked|use)|why we|decision|instead of|rather than|chosen)\b|"
-    r"\bvs\.? |\w+ over \w+$)"
-    r"|(?P<bug>\b(?:fails?|failing|failed|error|crash(?:es)?|leaks?|deadlocks?|hangs?|broken|does(?:n't| not) work|"
-    r"exception|race condition|bug|gotcha|pitfall|root cause)\b)"
-    r"|(?P<pattern>^(?:how to|use|always|never|prefer|avoid|don't|do not|keep|write|run|set up|make)\b|\b(?:pattern|"
-    r"recipe|checklist|best practices?|guidelines?|conventions?|steps)\b)"
-    r"|(?P<belief>\b(?:i (?:believe|think|prefer)|should|prefers?|principle|matters?)\b)",
+    r"(?P<decision>\b(?:we (?:chose|choose|decided|picked|use)|why we|decision|instead of|rather than|chosen)\b"
+    r"|\bvs\.? |\w+ over \w+$)|(?P<bug>\b(?:fails?|failing|failed|error|crash(?:es)?|leaks?|deadlocks?|hangs?|broken"
+    r"|does(?:n't| not) work|exception|race condition|bug|gotcha|pitfall|root cause)\b)|(?P<pattern>^(?:how to|use"
+    r"|always|never|prefer|avoid|don't|do not|keep|write|run|set up|make)\b|\b(?:pattern|recipe|checklist"
+    r"|best practices?|guidelines?|conventions?|steps)\b)|(?P<belief>\b(?:i (?:believe|think|prefer)|should|prefers?"
+    r"|principle|matters?)\b)",
     re.IGNORECASE,
 )
 """Wording of titles by type; the first type that matches counts."""

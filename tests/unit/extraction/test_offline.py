@@ -62,7 +62,7 @@ def extract(*parts: Event | Sequence[Event]) -> list[Proposal]:
 CHATTER = """\
 Let me look at the file to understand how the cache works.
 Now I'll run the tests to make sure everything passes.
-All tests pass and lint is clean.
+**Alternatively**, you could file a bug report on GitHub - `.zshenv` should be included since it's always sourced.
 Good question! Let me check that first. I've committed the change and pushed it to your branch.
 Task 8 is complete. Moving on to Task 9. Would you like me to open a pull request?
 Here's a summary of what I changed:
@@ -73,7 +73,7 @@ Here's a summary of what I changed:
 @pytest.mark.parametrize(
     "talk",
     [
-        [*prompt("fix the tests please"), *(said(line) for line in CHATTER.splitlines())],
+        [*prompt("do you know why the shell never sources ~/.zshrc"), *(said(line) for line in CHATTER.splitlines())],
         [*prompt("the modal must always close when I click outside of it, fix that please"), said("Done.")],
         [*prompt("fix the lint errors"), *ran("make lint", "app.go:19:13: G304 (gosec)", ok=False), edited("app.go"),
          *ran("make lint", "0 issues", ok=True), said("Fixed the lint errors. Lint is clean now.")],
