@@ -277,7 +277,7 @@ CHOSEN = any_of(
 
 ONE_OFF = any_of(
     r"\b(?:this|that) (?:one|pr|commit|branch|time)\b|\bc(?:an|ould) (?:you|we|i)\b|\blet'?s\b(?! (?:keep|stick|stay"
-    r"|use|go with)\b)|\bi just\b|\bi'?ve\b|\bi noticed\b",
+    r"|use|go with)\b)|\bi just\b|\bi'?ve\b|\bi noticed\b|\bwe (?:want|need) to (?:add|build|create)\b",
     r"^i (?:do )?(?:want|need|would like) (?:to|you)\b|\bnot sure\b|\?\s*$|\bi don'?t (?:know|remember|see)\b",
     r"\b(?:diesmal|dieses mal|kannst du)\b|\b(?:cette fois|peux-tu)\b|\b(?:esta vez|puedes)\b|今回|这次|能不能",
 )

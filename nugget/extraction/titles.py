@@ -162,6 +162,7 @@ _VERB = re.compile(
     r"|\b(?:I|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never "
     r"|always |silently )?[a-z]{2,}s\b|\b(?:only|never|always|silently) [a-z]{3,}s\b"
 )
+_NO_SUBJECT = re.compile(r"(?!Always|Across|Besides)[A-Z][a-z]+s (?:the|an?|any|both|each|every|its|using)\b")
 _CODE = re.compile(r"`[^`]*`|\([^)]*\)")
 IMPERATIVES = frozenset(WORDS["imperatives"].split())
 """Verbs that begin a request or a rule."""
@@ -216,8 +217,9 @@ def title_of(text: str, context: str = "") -> str:
 
 
 def is_telling(title: str) -> bool:
-    """Return whether a title has enough content words; of 16 from agents with fewer, a reader found none good."""
-    return sum(not WIDE.search(word) for word in words_of(title)) + len(WIDE.findall(title)) / 2 >= _TELLING_WORDS
+    """Return whether a title has a subject and enough content words; of 16 with fewer, a reader found none good."""
+    words = sum(not WIDE.search(word) for word in words_of(title)) + len(WIDE.findall(title)) / 2
+    return words >= _TELLING_WORDS and not _NO_SUBJECT.match(title)
 
 
 def opening_of(text: str, context: str) -> str:
