@@ -70,9 +70,9 @@ class Draft:
 
     def text(self) -> str:
         """Return the body: a paragraph for each slot of its type, with at most three sentences each."""
-        claim, because = titles.split_reason(self.statement)
-        found = self.anchor.features
-        is_choice = found["decided"] or found["instead"] or self.anchor.sentence.channel is not Channel.REPLY
+        (claim, because), found = titles.split_reason(self.statement), self.anchor.features
+        is_agents = self.anchor.sentence.channel is Channel.REPLY and not self.anchor.is_agreed
+        is_choice = found["decided"] or found["instead"] or not is_agents
         slots: dict[str, list[str]] = {_HEADS.get(self.kind, "") if is_choice else "": [claim]}
         if self.kind is KnowledgeType.BUG:
             is_remedy = found["fix"] or re.search(r"\b(?:must|ha(?:s|ve) to) ", self.statement)
