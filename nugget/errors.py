@@ -11,7 +11,7 @@ from typing import Any
 
 _PLAIN_WORDS = {
     "a valid boolean": "true or false", "a valid integer": "a whole number", "a valid number": "a number",
-    "a valid string": "a text", "a valid tuple": "a list", "greater than or equal to": "at least",
+    "a valid string": "text", "a valid tuple": "a list", "greater than or equal to": "at least",
     "less than or equal to": "at most", "Field required": "is missing", "Extra inputs are": "is", "a valid ": "a ",
 }  # fmt: skip
 """What pydantic calls something, and what people call it."""

@@ -178,10 +178,10 @@ def test_a_secret_is_told_by_kind_and_line_and_never_shown(plain):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: &a [x, x]\nb: &b [*a, *a, *a]\nname: [*b, *b, *b]\n", "`name` must be a valid string, not [{}, {}, {}]"),
+        ("a: &a [x, x]\nb: &b [*a, *a, *a]\nname: [*b, *b, *b]\n", "`name` must be text, not [{}, {}, {}]"),
         ("owner: " + "[" * 5000 + "]" * 5000 + "\n", "is nested too deep"),
         ("owner: x\n" + "# " + "y" * 300_000 + "\n", "longer than 64,000 bytes"),
-        ("owner: !!python/object/apply:os.system [id]\n", "`owner` must be a valid string, not ['id']"),
+        ("owner: !!python/object/apply:os.system [id]\n", "`owner` must be text, not ['id']"),
         ("owner: \u00fc\n", None),
     ],
 )
