@@ -215,8 +215,8 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
 
 def _is_request(said: str) -> bool:
     """Return True for a sentence of a person that asks for work."""
-    first = said.lower().split(" ", 1)[0]
-    return first in (*titles.IMPERATIVES, "please", "bitte", "i") or bool(phrases.ONE_OFF.search(said))
+    is_asked = re.match(r"(?i)(?:please|bitte|i)(?: |$)", said) or phrases.ONE_OFF.search(said)
+    return titles.is_imperative(said) or bool(is_asked)
 
 
 def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
@@ -264,7 +264,7 @@ def _features(draft: Draft) -> dict[str, float]:
     made = {f"anchor {name}": value for name, value in anchor.features.items()}
     first = draft.title.lower().partition(" ")[0]
     made["title fixes"] = float(first in ("fix", "fixed", "fixes"))
-    made["title does"] = float(first in titles.IMPERATIVES and first != "fix")
+    made["title does"] = float(titles.is_imperative(draft.title) and first != "fix")
     made |= {
         "support": len(draft.support) / 3,
         "channels": len(channels) / 4,

@@ -194,7 +194,7 @@ def _is_advice(draft: Draft) -> bool:
     """Return whether an agent told the person what to do, once and without a reason."""
     found, said = draft.anchor.features, draft.statement
     is_reply = draft.anchor.sentence.channel is Channel.REPLY and not found["offer accepted"]
-    is_told = said.lower().split(" ", 1)[0] in titles.IMPERATIVES and not any(map(found.get, ("must", *REASONS)))
+    is_told = titles.is_imperative(said) and not any(map(found.get, ("must", *REASONS)))
     return is_reply and (is_told or bool(phrases.ADVISES.search(said)))
 
 

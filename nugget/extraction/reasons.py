@@ -314,7 +314,7 @@ def _kind(draft: Draft) -> NuggetType | None:
         return None if phrases.PASSING.search(text) or phrases.FIRST_PERSON.search(text) else NuggetType.CONSTRAINT
     is_choice = found["decided"] or found["instead"] or draft.anchor.is_agreed
     is_passing = NO_AIM.match(draft.title) or (not (is_user or is_choice) and _OF_NOW.search(draft.title))
-    if is_passing or draft.kind is KnowledgeType.BELIEF or text.rstrip().endswith(("?", ":")):
+    if is_passing or draft.kind is KnowledgeType.BELIEF or found["question"] or found["colon"]:
         return None
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
@@ -322,7 +322,7 @@ def _kind(draft: Draft) -> NuggetType | None:
         is_stated = is_choice or phrases.CHOSEN.search(text) or wish_of(draft.title, text)  # not a report of a defect
         is_meant = is_stated if is_user else is_adopted(draft) and not _NEXT_STEP.match(draft.title)
         return NuggetType.DECISION if is_meant else None
-    is_task = _OF_WORK.search(draft.title) or draft.title.split(" ", 1)[0].lower() in titles.IMPERATIVES
+    is_task = _OF_WORK.search(draft.title) or titles.is_imperative(draft.title)
     if not is_user and not is_task and is_checked(draft) and (found["risk"] or found["not"] or found["must"]):
         return NuggetType.CAVEAT
     return None

@@ -134,7 +134,7 @@ def wish_of(sentence: str, prompt: str) -> str:
     if _is_errand(sentence) or (sentence[-1:] in "?？" and not _ASKED.match(sentence)):
         return ""
     said = wish(sentence)
-    is_told = said.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!") in titles.IMPERATIVES
+    is_told = titles.is_imperative(said)
     if not (is_told or _ENGLISH.search(prompt)):
         return sentence if len(sentence.split()) > 1 or WIDE.search(sentence) else ""
     return said if (is_told or _WANTED.search(said)) and len(said.split()) > 2 and _is_whole(said, prompt) else ""

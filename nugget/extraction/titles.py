@@ -256,7 +256,7 @@ def _shorter(text: str) -> Iterator[str]:
 
 def _is_label(text: str) -> bool:
     """Return whether the text before a colon or dash only names the subject of the rest."""
-    is_short = text.count(" ") < 3 and text.split(" ", 1)[0].lower() not in IMPERATIVES
+    is_short = text.count(" ") < 3 and not is_imperative(text)
     names = is_short or not stands_alone(text, "the") or not is_statement(text, "the")
     return names and len(text) <= 60 and "," not in text
 
@@ -300,8 +300,12 @@ def is_statement(text: str, context: str = "") -> bool:
     """
     if not ENGLISH.search(context or text):
         return True
-    first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
-    return first in IMPERATIVES or _TELLS.search(text) is not None or _VERB.search(text) is not None
+    return is_imperative(text) or _TELLS.search(text) is not None or _VERB.search(text) is not None
+
+
+def is_imperative(text: str) -> bool:
+    """Return whether a text begins with a verb that asks for something or lays it down."""
+    return text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!") in IMPERATIVES
 
 
 def capitalised(text: str) -> str:
