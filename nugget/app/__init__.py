@@ -65,18 +65,14 @@ class Brain:
     sync_in_background = local_sources.sync_in_background
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        environment: Environment | None = None,
-        settings: Settings | None = None,
+        self, path: Path, *, environment: Environment | None = None, settings: Settings | None = None,
         face: Face | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.path = path
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
         self._is_read_by_people = face == "cli"
-        self._is_of_a_team = face == "http" and bool(self.settings.http_auth)
+        self._is_of_a_team = brains.serves_team(face, self.settings)
         self.logs_as = face if self.settings.retrieval_log_queries else None
         self._unlogged: list[Asked] = []
         self._lock = threading.RLock()
@@ -145,15 +141,9 @@ class Brain:
         return result
 
     def ask(
-        self,
-        question: Query | str,
-        *,
-        reranker: Reranker | None = None,
-        now: datetime | None = None,
-        fresh: bool = True,
-        log: bool = True,
-        alone: bool = False,
-    ) -> Bundle:
+        self, question: Query | str, *, reranker: Reranker | None = None, now: datetime | None = None,
+        fresh: bool = True, log: bool = True, alone: bool = False,
+    ) -> Bundle:  # fmt: skip
         """Return the best passages for a question, from every source or those of its filter.
 
         Memory is searched only for the query's `identity`, other brains unless `alone`. `fresh=False` skips the check
@@ -296,7 +286,7 @@ class Brain:
                 with suppress(Unusable):
                     self._local = read_home(self.environment.home)
             memory = local_sources.open_memory_of(self, identity) if identity is not None else None
-            local = None if self._is_of_a_team else self._local  # a team's server has the sessions of all its spaces
+            local = None if self._is_of_a_team else self._local
             return Indexes(brain=self.index, machine=local, memory=memory, name=self.name)
 
     def context(self, query: Query | str) -> NuggetBundle:

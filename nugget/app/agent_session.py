@@ -105,8 +105,8 @@ class AgentSession:
 
     @property
     def is_of_a_team(self) -> bool:
-        """True on a team's server: it has the sessions of all its spaces, so that it may tell of none."""
-        return self._face == "http" and bool(self.settings.http_auth)
+        """True on a team's server."""
+        return brains.serves_team(self._face, self.settings)
 
     @property
     def takes_notes(self) -> bool:

@@ -19,6 +19,7 @@ from nugget import evaluation
 from nugget.brain.checks import read_golden
 from nugget.brain.filing import forgotten
 from nugget.capture.ledger import declared_id
+from nugget.config import Settings
 from nugget.errors import (
     EmbeddingUnavailable,
     IndexUnavailable,
@@ -80,6 +81,11 @@ def source_names(names: Sequence[SourceName | str]) -> tuple[SourceName, ...]:
     """Return the sources with these names. Raises UsageError for an unknown one."""
     require_known("source", names, SourceName)
     return tuple(map(SourceName, names))
+
+
+def serves_team(face: query_log.Face | None, settings: Settings) -> bool:
+    """Return True on a team's server: it has the sessions of all its spaces, so that it may tell of none."""
+    return face == "http" and bool(settings.http_auth)
 
 
 def _at_least_one(name: str, value: int | None) -> int | None:

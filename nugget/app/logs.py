@@ -50,6 +50,7 @@ __all__ = [
 _REST_S = 0.02
 _RECENT = 20
 """Number of the latest sessions that are read to find one of the current folder."""
+NO_SESSIONS = "There are no sessions of this repository yet."
 _LATEST = 3
 """The sessions that answer a question without a subject; the latest may be that of the asking agent."""
 _MAX_PROBLEMS = 20
@@ -187,7 +188,7 @@ class Logs:
     def latest_sessions(self, folder: Path, question: str, *, max_chars: int) -> str:
         """Answer a question that names no subject (`where were we`) from the latest sessions of a folder's repository.
 
-        Return an empty text for other questions, and one sentence if there are no sessions.
+        Return an empty text for other questions, and NO_SESSIONS if there are none.
         """
         if subject_words(question) or not re.search(r"\w\w", question):
             return ""
@@ -198,7 +199,7 @@ class Logs:
                     ingest(connection, log, settings=self.settings, now=now)
             latest = _sessions_in(connection, folder, limit=_LATEST)
             found = [evidence.evidence_bundle(connection, one.id, text, options=options, now=now) for one in latest]
-        return "\n\n".join(one.context_text for one in found) or "There are no sessions of this repository yet."
+        return "\n\n".join(one.context_text for one in found) or NO_SESSIONS
 
     def start_backfill(self) -> None:
         """Read all logs in a thread that pauses between logs, so that questions are still answered."""

@@ -108,12 +108,12 @@ def _answer_question(session: AgentSession, question: Query) -> str:
 
 def _latest_sessions(session: AgentSession, question: Query) -> str:
     """Return what a question that names no subject asks for, such as "where were we"; empty for any other."""
-    from nugget.app.logs import Logs
+    from nugget.app.logs import NO_SESSIONS, Logs
 
     logs = Logs(environment=session.environment, settings=session.settings)
     told = logs.latest_sessions(session.cwd, question.text, max_chars=_budget(question) * CHARS_PER_TOKEN)
     head = f"The latest sessions of this repository on: {one_line(question.text)}\nNot reviewed. {ORDERS}\n"
-    return fenced(head, told, _max_chars(question)) if "\n" in told else told
+    return told if told in ("", NO_SESSIONS) else fenced(head, told, _max_chars(question))
 
 
 def _narrowing(place: str, sources: Sequence[SourceName], code: NuggetBundle | None) -> str:
