@@ -61,8 +61,8 @@ class Published:
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
     """Return the last known state of each published proposal by branch."""
     own = ledger.brain_key(brain, home)
-    lines = (line for line in files.read_lines(home / "ledger" / PUBLISHED) if line.get("brain") == own)
-    names = Publication.__slots__
+    names, known = Publication.__slots__, files.read_lines(home / "ledger" / PUBLISHED)
+    lines = (line for line in known if line.get("brain") == own and line.keys() >= {"branch", "state"})
     return {line["branch"]: Publication(**{name: line[name] for name in names if name in line}) for line in lines}
 
 
