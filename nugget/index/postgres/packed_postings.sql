@@ -1,5 +1,5 @@
 -- Version 4: postings are packed as numpy reads them, with the places of each term. Only the client counts with them.
--- The next publication fills each space anew, and makes its graph.
+-- The next publication fills each space again, and makes its graph.
 DO $$
 DECLARE
     graph regclass;

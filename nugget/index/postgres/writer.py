@@ -237,7 +237,7 @@ def _add_segment(
 
 
 def _merge_segments(connection: Connection[Any], space: str) -> None:
-    """Merge the newest segments of about the same size, or make all anew once a fifth of the documents is dead."""
+    """Merge the newest segments of about the same size, or rebuild all once a fifth of the documents is dead."""
     for kind in (CHUNKS, UNITS):
         where = "WHERE space = %s AND kind = %s"
         dead = one_value(connection, f"SELECT count(*) FROM nugget.dead {where}", space, kind)
@@ -245,7 +245,7 @@ def _merge_segments(connection: Connection[Any], space: str) -> None:
             f"SELECT segment, size FROM nugget.segments {where} ORDER BY segment DESC", (space, kind)
         ).fetchall()
         if dead * 5 > sum(row[1] for row in rows):
-            _make_postings_anew(connection, space)
+            _rebuild_postings(connection, space)
             return
         merged, size = 1, rows[0][1]
         while merged < len(rows) and rows[merged][1] <= size * _GROWTH:
@@ -254,7 +254,7 @@ def _merge_segments(connection: Connection[Any], space: str) -> None:
             _merge(connection, space, kind, oldest=rows[merged - 1][0])
 
 
-def _make_postings_anew(connection: Connection[Any], space: str) -> None:
+def _rebuild_postings(connection: Connection[Any], space: str) -> None:
     """Replace all segments with one without dead documents."""
     postings = _published_postings(connection, space)
     for table in ("postings", "segments", "dead"):

@@ -168,9 +168,7 @@ def _place(repo: Path) -> dict[str, str]:
         entry = os.path.join(folder, ".git")  # noqa: PTH118 - of every git process
         for file in (f"{entry}/HEAD", f"{entry}/config"):
             if os.path.exists(file) and not os.path.isfile(file):  # noqa: PTH110, PTH113
-                raise GitError(
-                    f"{file} is not a regular file.", hint="Delete it, and restore it from a clone or backup."
-                )
+                raise GitError(f"{file} is not a regular file.", hint="Delete it; restore it from a clone or backup.")
         if os.path.isfile(entry) or os.path.lexists(os.path.join(entry, "HEAD")):  # noqa: PTH113, PTH118
             return {"GIT_WORK_TREE": folder}
     return {"GIT_DIR": str(whole)} if (whole / "HEAD").is_file() and (whole / "objects").is_dir() else {}
