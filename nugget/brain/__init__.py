@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import unicodedata
 import uuid
 from collections.abc import Iterator, Mapping
@@ -19,7 +18,7 @@ from nugget import config
 from nugget.brain import knowledge_file as knowledge
 from nugget.errors import BrainError, KnowledgeError, NuggetError, UsageError, reason_of, require_known
 from nugget.infra import git
-from nugget.infra.files import resource
+from nugget.infra.files import open_plain, resource
 from nugget.models import FileState, KnowledgeType, Problem, Unit
 from nugget.text import content_hash, printable
 
@@ -85,15 +84,14 @@ def read_file(brain: Path, path: str) -> bytes:
     `knowledge.MAX_FILE_BYTES`, or cannot be read.
     """
     real = _inside(brain, path)
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        with open(real, "rb", opener=lambda name, _: os.open(name, flags)) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise KnowledgeError(f"{path}: is not a regular file")
-            if status.st_size > knowledge.MAX_FILE_BYTES:
-                raise KnowledgeError(str(knowledge.too_large(status.st_size, path=path)))
-            return file.read(knowledge.MAX_FILE_BYTES + 1)
+        if (opened := open_plain(real)) is None:
+            raise KnowledgeError(f"{path}: is not a regular file")
+        with opened:
+            size = os.fstat(opened.fileno()).st_size
+            if size > knowledge.MAX_FILE_BYTES:
+                raise KnowledgeError(str(knowledge.too_large(size, path=path)))
+            return opened.read(knowledge.MAX_FILE_BYTES + 1)
     except OSError as error:
         raise KnowledgeError(f"{path}: cannot be read ({_reason(error)})") from error
 

@@ -20,7 +20,7 @@ from nugget.infra import system
 TYPE_CHECKING = False  # `typing` costs a hook more than the rest of this module
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import IO, Any
+    from typing import IO, Any, BinaryIO
 
 GUARD = "NUGGET_CAPTURING"
 """Set for the worker and every process that it starts, so that sessions started by Nugget are not captured."""
@@ -71,6 +71,16 @@ def open_private(path: StrPath, mode: str) -> IO[Any]:
     private_folder(os.path.dirname(path))
     text = {} if "b" in mode else {"encoding": "utf-8", "errors": "replace"}
     return open(path, mode, opener=_open, **text)  # type: ignore[call-overload,no-any-return]
+
+
+def open_plain(path: StrPath) -> BinaryIO | None:
+    """Open a file for reading, without following a link; return None if it is not a plain file. Raises OSError."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    opened = open(path, "rb", opener=lambda name, _: os.open(name, flags))  # noqa: SIM115 - the caller closes it
+    if stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+        return opened
+    opened.close()
+    return None
 
 
 def replace(path: StrPath, content: bytes, *, mode: int = _FILE_MODE) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nugget.infra.files import open_plain
 from nugget.sources import Log, list_folder, log_order, mapping_of, parse_record, read_lines, session_file
 from nugget.text import is_name, without_escapes
 
@@ -117,17 +117,11 @@ def read_text(file: Path, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> t
         return list(_keep_lines(opened, state.st_size - torn, most_chars)), mtime_ms, torn > 0
 
 
-@contextmanager
-def _opened(file: Path) -> Iterator[BinaryIO | None]:
-    """Open a file for reading; yield None if it is absent, unreadable, or not a plain file."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    try:
-        descriptor = os.open(file, flags)
-    except OSError:
-        yield None
-        return
-    with os.fdopen(descriptor, "rb") as opened:
-        yield opened if stat.S_ISREG(os.fstat(opened.fileno()).st_mode) else None
+def _opened(file: Path) -> AbstractContextManager[BinaryIO | None]:
+    """Open a file for reading; None if it is absent, unreadable, or not a plain file."""
+    with suppress(OSError):
+        return open_plain(file) or nullcontext()
+    return nullcontext()
 
 
 def _event(line: bytes | None) -> LogEvent | None:
