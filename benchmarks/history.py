@@ -33,7 +33,7 @@ from urllib.parse import urlencode
 from nugget.config import Settings, read_environment
 from nugget.index.embedded.connection import home_index_file, open_home
 from nugget.index.embedded.events import SEARCHED
-from nugget.index.embedded.ingest import ingest_all
+from nugget.index.embedded.ingest import changed_logs, ingest_all
 from nugget.index.embedded.passages import passage_count
 from nugget.index.fulltext import STOP_WORDS
 from nugget.models import SourceName
@@ -151,10 +151,11 @@ def index(home: Path) -> None:
     environment = read_environment({"HOME": str(home)})
     connection = open_home(environment.home)
     before = passage_count(connection)
+    size = changed_logs(connection, environment, Settings(), None)[1]
     wall, cpu = time.monotonic(), time.process_time()
-    result = ingest_all(connection, environment, Settings())
+    ingest_all(connection, environment, Settings())
     taken = {"wall": time.monotonic() - wall, "cpu": time.process_time() - cpu}
-    counts = {"before": before, "bytes": result.bytes_read, "passages": passage_count(connection) - before}
+    counts = {"before": before, "bytes": size, "passages": passage_count(connection) - before}
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1000 if sys.platform != "darwin" else 1_000_000)
     print(json.dumps(taken | counts | {"peak_mb": peak}))
@@ -240,7 +241,8 @@ def unchanged(home: Path, files: int = 5000) -> None:
     wall, cpu = [], []
     for _ in range(5):
         started, worked = time.monotonic(), time.process_time()
-        assert not ingest_all(connection, environment, Settings()).changed
+        result = ingest_all(connection, environment, Settings())
+        assert result and not result.changed
         wall.append(time.monotonic() - started)
         cpu.append(time.process_time() - worked)
     row(f"nothing-changed sync of {files:,} transcripts", 1000 * statistics.median(wall), "ms", "<= 300")

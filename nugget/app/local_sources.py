@@ -175,8 +175,7 @@ def read_logs(
     result = ingest_all(connection, environment, settings, brain=brain, now=datetime.now(UTC))
     derive_sessions(connection, underived_sessions(connection))
     put_evidence_units(connection)
-    same = ("added", "modified", "removed", "unchanged", "problems")
-    return SyncResult(**{name: getattr(result, name) for name in same})
+    return result or SyncResult()
 
 
 def read_new_logs(
@@ -187,7 +186,7 @@ def read_new_logs(
     is_small = size <= INLINE_BYTES and len(changed) <= INLINE_FILES
     if not (changed or gone) or not is_small or is_outdated(connection, settings):
         return len(changed)
-    return len(changed) if ingest_all(connection, environment, settings, brain=brain, wait=False).is_busy else 0
+    return 0 if ingest_all(connection, environment, settings, brain=brain, wait=False) else len(changed)
 
 
 def open_memory_of(brain: Brain, identity: str) -> Index:

@@ -30,6 +30,7 @@ from nugget.index.embedded.session_rows import (
     workspace_of,
 )
 from nugget.index.embedded.shell_ingest import read_shell
+from nugget.index.embedded.sync import SyncResult
 from nugget.index.embedded.units import meta, put_meta, remove_unit
 from nugget.infra import files
 from nugget.models import EventKind, Problem, Session, SessionFile, SourceName
@@ -54,43 +55,44 @@ def ingest_all(
     brain: Path | None = None,
     now: datetime | None = None,
     wait: bool = True,
-) -> IngestRun:
+) -> SyncResult | None:
     """Read what is new in every log into the machine's index.
 
-    One process reads at a time; `wait=False` returns at once if another one is reading. Safe to interrupt at any point.
+    One process reads at a time; `wait=False` returns None at once if another one is reading. Safe to interrupt at any
+    point.
     """
     run = IngestRun(connection=connection, settings=settings, allow=allow_list(settings), now=now)
     with _ingest_lock(connection, wait=wait) as is_held:
         if not is_held:
-            run.is_busy = True
-            return run
+            return None
         _forget_other_rules(run)
         before = store.known_files(connection)
         if not settings.history_enabled:
-            run.removed = len(before)
             if before:
                 with write_transaction(connection):
                     store.remove_everything(connection)
                     sql = "SELECT source, id FROM units WHERE source IN ('sessions', 'shell')"
                     for source, unit_id in connection.execute(sql).fetchall():
                         remove_unit(connection, source, unit_id)
-            return run
+            return SyncResult(removed=len(before))
         logs = find_logs(environment, settings, brain)
         gone = before.keys() - {file.locator for log in logs for file in log}
         if gone:
             _forget_gone(connection, gone, {log[0].id for log in logs if source_of(log) is not SourceName.BRIDGE})
         known = store.known_files(connection)
     changed = [log for log in logs if _is_changed(log, known)]
+    added = modified = 0
     for log in tracked(changed, "Reading sessions (MB)", lambda log: sum(file.size for file in log) / 1e6):
         read = run.bytes_read
         with _ingest_lock(connection, wait=True):
             _read_log(run, log)
         is_new = not any(file.locator in before for file in log)
-        run.added += is_new
-        run.modified += not is_new and run.bytes_read > read
-    run.removed, run.unchanged = len(gone), len(logs) - run.added - run.modified
-    run.problems = tuple(Problem(path=path, reason=why) for path, why in store.file_problems(connection).items())
-    return run
+        added += is_new
+        modified += not is_new and run.bytes_read > read
+    return SyncResult(
+        added=added, modified=modified, removed=len(gone), unchanged=len(logs) - added - modified,
+        problems=tuple(Problem(path=path, reason=why) for path, why in store.file_problems(connection).items()),
+    )  # fmt: skip
 
 
 def ingest_log(connection: sqlite3.Connection, log: Log, settings: Settings, *, now: datetime) -> IngestRun:

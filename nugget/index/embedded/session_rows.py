@@ -20,7 +20,7 @@ from nugget.index.embedded import events as store
 from nugget.index.embedded.events import Ids, ReadState, table_of
 from nugget.index.embedded.units import select_in
 from nugget.infra.workspace import find_workspace
-from nugget.models import Event, EventKind, Problem, SourceName
+from nugget.models import Event, EventKind, SourceName
 from nugget.redaction import MARGIN_CHARS, redact, redact_all, within, without_excluded
 from nugget.sources.channels import Message
 from nugget.sources.condense import is_recall, plain
@@ -45,31 +45,20 @@ _RECALLED = -1
 
 @dataclass(slots=True, kw_only=True)
 class IngestRun:
-    """An ingest: its connection and settings, and counts of logs and of `rows` by table.
+    """An ingest: its connection and settings, and counts, as of `rows` by table.
 
-    `sessions` are the keys of those that gained rows. With `is_busy`, another process is reading and nothing was done.
+    `sessions` are the keys of those that gained rows.
     """
 
     connection: sqlite3.Connection
     settings: Settings
     allow: Sequence[re.Pattern[str]]
     now: datetime | None = None
-    added: int = 0
-    modified: int = 0
-    removed: int = 0
-    unchanged: int = 0
     sessions: dict[int, None] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
     redacted: Counter[str] = field(default_factory=Counter)
     malformed: int = 0
     bytes_read: int = 0
-    is_busy: bool = False
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def changed(self) -> bool:
-        """True if ingest changed the index."""
-        return bool(self.added or self.modified or self.removed)
 
     def clean(self, text: str) -> str:
         """Return a text without secrets."""
