@@ -41,9 +41,7 @@ class World:
         return file
 
     def sync(self, settings: Settings | None = None) -> SyncResult:
-        result = ingest_all(self.connection, self.environment, settings or Settings())
-        assert result is not None
-        return result
+        return ingest_all(self.connection, self.environment, settings or Settings()) or SyncResult()
 
     def derive(self, settings: Settings | None = None) -> None:
         read_logs(self.connection, self.environment, settings or Settings(), None)
