@@ -68,6 +68,20 @@ class Draft:
         texts = [(one, one[1].sentence.text) for one in self.support]
         return [one for one, text in texts if not (phrases.STATUS.search(text) or phrases.IDLE.search(text))]
 
+    @property
+    def half(self) -> str:
+        """The part of a bug that its statement tells: `Fix`, `Cause` or `Problem`."""
+        found = self.anchor.features
+        is_remedy = found["fix"] or re.search(r"\b(?:must|ha(?:s|ve) to) ", self.statement)
+        is_fix = _FIXES.match(self.statement) or (is_remedy and not found["cause"])
+        return "Fix" if is_fix else "Cause" if found["cause"] else "Problem"
+
+    def completes(self, other: Draft) -> bool:
+        """Return whether an agent told the cause of a bug in one of the two, and its fix in the other."""
+        ours, theirs = self.anchor.sentence, other.anchor.sentence
+        is_one = (ours.place, ours.block) == (theirs.place, theirs.block) and self.kind is other.kind
+        return is_one and self.kind is KnowledgeType.BUG and {self.half, other.half} == {"Cause", "Fix"}
+
     def text(self) -> str:
         """Return the body: a paragraph for each slot of its type, with at most three sentences each."""
         (claim, because), found = titles.split_reason(self.statement), self.anchor.features
@@ -75,9 +89,7 @@ class Draft:
         is_choice = found["decided"] or found["instead"] or not is_agents
         slots: dict[str, list[str]] = {_HEADS.get(self.kind, "") if is_choice else "": [claim]}
         if self.kind is KnowledgeType.BUG:
-            is_remedy = found["fix"] or re.search(r"\b(?:must|ha(?:s|ve) to) ", self.statement)
-            is_fix = _FIXES.match(self.statement) or (is_remedy and not found["cause"])
-            slots = {"Fix" if is_fix else "Cause" if found["cause"] else "Problem": [self.statement]}
+            slots = {self.half: [self.statement]}
         elif because:
             slots["Because" if self.kind is KnowledgeType.BELIEF else "Why"] = [because]
         first = next(iter(slots))
@@ -92,9 +104,9 @@ class Draft:
             for told in filter(None, map(titles.sentence, slots[name][:3])):
                 words = words_of(told)
                 if not said or len(words - said) > _NEW * len(words):
-                    parts[name] += told if told.endswith("。") else f"{told} "
+                    parts[name] += f" {told}" if parts[name] and not parts[name].endswith("。") else told
                     said |= words
-        return "\n\n".join(f"**{name}:** {text}" if name else text for name, text in parts.items() if text).strip()
+        return "\n\n".join(f"**{name}:** {text}" if name else text for name, text in parts.items() if text)
 
 
 def drafts_of(session: SessionClaims) -> list[Draft]:

@@ -168,7 +168,10 @@ def select(made: Sequence[Draft], read: SessionClaims) -> list[Draft]:
         ]
         place = values.index(max(values))
         best, likeness = ranked.pop(place), near[place]
-        if likeness < _SAME_SUBJECT:
+        best.better = next(filter(best.completes, kept), None)
+        if best.better:
+            best.better.support.append((best.half, best.anchor))
+        elif likeness < _SAME_SUBJECT:
             kept.append(best)
         else:
             twin = next(at for at, other in enumerate(kept) if _likeness(best, other, read) == likeness)
