@@ -93,10 +93,11 @@ def is_own_words(evidence: Iterable[Evidence]) -> bool:
     return any(one.speaker not in (Speaker.TOOL, Speaker.QUOTED) for one in evidence)
 
 
-def standing(speaker: Speaker | None, *, is_reviewed: bool) -> str:
-    """Return who said it and whether a person reviewed it: `said by the user, not reviewed`."""
+def standing(speakers: Iterable[Speaker | None], *, is_reviewed: bool) -> str:
+    """Return who said it and whether a person reviewed it: `said by the user and by the agent, not reviewed`."""
+    said = " and ".join(dict.fromkeys(said_how(one or Speaker.AGENT) for one in speakers))
     reviewed = "reviewed" if is_reviewed else "not reviewed"
-    return f"{said_how(speaker)}, {reviewed}" if speaker else reviewed
+    return f"{said.replace('and said', 'and')}, {reviewed}" if said else reviewed
 
 
 class EventKind(StrEnum):

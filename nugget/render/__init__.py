@@ -101,7 +101,7 @@ def origin_text(hit: NuggetHit) -> str:
     """Return `src/auth.ts | said by the user, not reviewed | claude-code | 2025-01-15 | 1a2b3c4d-3`."""
     nugget = hit.nugget
     learned = nugget.session_started or nugget.extracted_at
-    said = standing(speaker_of_hit(hit), is_reviewed=hit.unit is not None)
+    said = standing((one.speaker for one in (hit.unit.evidence if hit.unit else [nugget])), is_reviewed=bool(hit.unit))
     agent = "" if hit.unit else nugget.agent
     parts = [scope_text(nugget), said, agent, f"{learned:%Y-%m-%d}" if learned else "", nugget.id]
     return " | ".join(one_line(part) for part in parts if part)
@@ -187,8 +187,9 @@ def _facts(hit: Hit) -> list[str]:
     facts = [
         hit.brain and f"brain {_plain(hit.brain)}", unit.type, unit.domain and f"domain {_plain(unit.domain)}",
         f"confidence {unit.confidence:g}" if unit.is_judged else "", unit.origin and f"from {unit.origin}",
-        standing(unit.speaker, is_reviewed=unit.is_reviewed), unit.created and f"created {unit.created}",
-        changed and f"changed {changed}", hit.stale_reason and f"STALE: {stale_words(hit)}",
+        standing((one.speaker for one in unit.evidence), is_reviewed=unit.is_reviewed),
+        unit.created and f"created {unit.created}", changed and f"changed {changed}",
+        hit.stale_reason and f"STALE: {stale_words(hit)}",
     ]  # fmt: skip
     return [fact for fact in facts if fact]
 
