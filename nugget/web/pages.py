@@ -22,7 +22,7 @@ from nugget.app import browsing
 from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.app.sessions import list_sessions
 from nugget.errors import BrainError, ConflictError, NuggetError, ReviewError, TranscriptError, UsageError
-from nugget.models import KnowledgeType, Query
+from nugget.models import KnowledgeType, Query, SourceName
 from nugget.render import degraded_sentences, stale_words
 from nugget.text import content_hash, parse_day, shorten
 from nugget.web import units
@@ -185,6 +185,7 @@ def results(site: Site, request: Request) -> Response:
         whole={name: narrowed(name, "") for name, values in chosen.items() if values},
         facets=facets, chosen=chosen, narrowed=narrowed, ages=_AGES, weak=bool(bundle and bundle.weak),
         notes=degraded_sentences(bundle.degraded) if bundle else [], counts=facets["source"],
+        is_empty=not brain.index.has_source(SourceName.BRAIN),
     )  # fmt: skip
 
 
