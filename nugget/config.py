@@ -40,8 +40,14 @@ _JOINED = ("canon.folders", "retrieval.synonyms", "retrieval.searches")
 """Lists of brain.yaml that the user's own entries come before instead of replacing them."""
 _DESCRIPTIVE = frozenset({"id", "version", "domains", "languages", "chunking"})
 """Keys of brain.yaml that describe the brain and set nothing."""
-_OLD_METHOD = "capture.method"
-"""A key of 0.1.0: who set it to `heuristic` wants no session to reach a model, and never gets another way."""
+OLD_OFFLINE = ("capture.method", "heuristic")
+"""A setting of 0.1.0: who has it wants no session to reach a model, and never gets another way."""
+_FORMS = {
+    "retrieval.reranker": ("auto|local|claude|cross-encoder:.+", "auto, local, claude or cross-encoder:MODEL"),
+    "brains.captures": ("[^=]+=.+", "a list of name=glob"),
+    "http.rights": (".+=.+:(read|write)", "a list of GROUP=SPACE:read or GROUP=SPACE:write"),
+}
+"""The form of a text or of each entry of a list, and its description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +164,8 @@ def load_settings(environment: Environment, brain: Path | None = None, *, refuse
     values = dict(shared)
     file = environment.home / "config.yaml"
     mine = read_user_file(environment)
-    old = mine[_OLD_METHOD][0] if _OLD_METHOD in mine else environment.variables.get(variable_of(_OLD_METHOD))
-    if old == "heuristic":
+    key, offline = OLD_OFFLINE
+    if offline == (mine[key][0] if key in mine else environment.variables.get(variable_of(key))):
         values["extraction.with"] = "offline"
     given = [(key, value, f"{file}:{line}") for key, (value, line) in mine.items()]
     given += [(key, environment.variables.get(variable_of(key)) or None, variable_of(key)) for key in _keys()]
@@ -236,6 +242,10 @@ def validated(key: str, value: Any) -> Any:
         raise ValueError(complaint(error.errors()[0])) from None
     if key == "index" and result:
         _check_address(result)
+    form, wanted = _FORMS.get(key, ("(?s).*", ""))
+    for entry in (result,) if isinstance(result, str) else result if isinstance(result, tuple) else ():
+        if not re.fullmatch(form, entry):
+            raise ValueError(f"must be {wanted}, not {entry[:60]!r}")
     for pattern in result if key == "redaction.allow" else ():
         try:
             re.compile(pattern)

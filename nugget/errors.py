@@ -115,6 +115,4 @@ def require_known(what: str, names: Iterable[str], known: Iterable[str]) -> None
     """Raise UsageError for the first of these names that is not known."""
     listed = list(known)
     if unknown := next((name for name in names if name not in listed), None):
-        raise UsageError(
-            f"There is no {what} {unknown[:80]!r}.", hint=f"{what.capitalize()}s are: {', '.join(listed)}."
-        )
+        raise UsageError(f"There is no {what} {unknown[:80]!r}.", hint=f"{what.capitalize()}s: {', '.join(listed)}.")

@@ -89,9 +89,7 @@ class Logs:
             files.private_folder(folder)
             files.replace(folder / "session.json", json.dumps(made).encode())
         except OSError as error:
-            raise NuggetError(
-                f"The folder of a new session cannot be made ({error.strerror}).", hint="Check AISH_LOG_DIR."
-            ) from error
+            raise NuggetError(f"AISH_LOG_DIR cannot hold a new session ({error.strerror}).") from error
         return {**made, "log_dir": str(folder)}
 
     def ingest(self, session: str) -> dict[str, Any]:

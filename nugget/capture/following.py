@@ -328,9 +328,7 @@ def _decide_here(run: _Run, branch: str, decision: Decision, *, page: str | None
                 raise ConflictError(f"{name}/{into} moved meanwhile; nothing was accepted.", hint="Try again.")
         except PushRefused as error:
             instead = "`nugget capture --publish` opens a pull request instead."
-            where = (
-                f"Merge it there: {page}" if page else instead if run.repository else "Try again when it is allowed."
-            )
+            where = f"Merge it there: {page}" if page else instead if run.repository else "Ask for the right to push."
             raise PushRefused(f"{error} Nothing was accepted.", hint=where) from error
         except GitError as error:
             unreachable = error

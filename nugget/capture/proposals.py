@@ -103,9 +103,7 @@ def digest_text(units: Sequence[tuple[Unit, str]]) -> tuple[str, str]:
         flags = [f"- look: {inline(flag)}" for flag in flags_of(unit)]
         text = f"{fence}markdown\n{_printable(unit.body.strip())[:_SHOWN_CHARS]}\n{fence}"
         parts += [f"- [ ] **{inline(unit.title)}** ({what})", text, "\n>\n".join(quotes), "\n".join(flags)]
-    parts.append(
-        "Edit the files here, delete what you do not want, merge what is right; close it to reject everything."
-    )
+    parts.append("Edit the files here, delete what you do not want, and merge the rest; close it to reject everything.")
     return title, "\n\n".join(filter(None, parts))
 
 

@@ -128,7 +128,7 @@ def _transcript(transcript: Path | None, session: str | None) -> Path:
         return expanded(transcript)
     if session is None:
         raise UsageError(
-            "Name a session: --transcript PATH or --session ID.", hint="Transcripts are under ~/.claude/projects/."
+            "Name a session: --transcript PATH or --session ID.", hint="`nugget sessions --all` lists them."
         )
     return worker.find_transcript(read_environment(), session)
 

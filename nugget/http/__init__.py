@@ -267,9 +267,7 @@ def listen(host: str, port: int) -> socket.socket:
         text = f"Nugget cannot listen on {host}:{port} ({error.strerror or error})."
         if error.errno == errno.EADDRINUSE:
             text = f"Port {port} of {host} is taken by another program."
-        hint = (
-            f"Choose an address of this machine and a free port: nugget serve --http {DEFAULT_HOST}:{DEFAULT_PORT + 1}"
-        )
+        hint = f"Name a free port of this machine, such as: nugget serve --http {DEFAULT_HOST}:{DEFAULT_PORT + 1}"
         raise NuggetError(text, hint=hint) from error
     # Without this, each reply waits 40 ms for an ACK; connections inherit it.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

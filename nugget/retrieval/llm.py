@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nugget.config import Environment, Settings
-from nugget.errors import LLMUnavailable, UsageError
+from nugget.errors import LLMUnavailable
 from nugget.infra.embedding.other_models import CrossEncoder
 from nugget.infra.llm import LLM, Request, object_schema
 from nugget.models import Bundle, Hit
@@ -79,7 +79,7 @@ class Reranker(NamedTuple):
 def choose_reranker(settings: Settings, llm: LLM | None, environment: Environment) -> Reranker | None:
     """Return the re-ranker that `retrieval.reranker` names, or None for the local order. Loads nothing yet.
 
-    `claude` without a key gives a re-ranker that fails with the reason. Raises UsageError for an unknown name.
+    `claude` without a key gives a re-ranker that fails with the reason.
     """
     name = settings.retrieval_reranker
     if name == "local" or (name == "auto" and llm is None):
@@ -87,10 +87,6 @@ def choose_reranker(settings: Settings, llm: LLM | None, environment: Environmen
     if name in ("auto", "claude"):
         return Reranker("claude", lambda question, hits: judge_with_claude(question, hits, llm, settings))
     model = name.removeprefix(_CROSS_ENCODER)
-    if not model or model == name:
-        raise UsageError(
-            f"`retrieval.reranker` must be auto, local, claude or cross-encoder:<name or folder>, not {name!r}."
-        )
     encoder = CrossEncoder(model, cache=environment.models / "fastembed")
     label = f"{_CROSS_ENCODER}{Path(model).name}"
     return Reranker(label, lambda question, hits: _judge_locally(question, hits, encoder))
@@ -102,10 +98,8 @@ def judge_with_claude(question: str, hits: Sequence[Hit], llm: LLM | None, setti
     Raises LLMUnavailable also when the reply judges fewer than half of them.
     """
     if llm is None:
-        raise LLMUnavailable(
-            "`retrieval.reranker` is `claude`, but there is no API key, or `llm.enabled` is false.",
-            hint="Set ANTHROPIC_API_KEY, or `retrieval: {reranker: local}`.",
-        )
+        hint = "Set ANTHROPIC_API_KEY, or `retrieval: {reranker: local}`."
+        raise LLMUnavailable("`retrieval.reranker` is `claude`, but there is no key, or no LLM enabled.", hint=hint)
     fenced = [
         llm.fence(f"{hit.unit.title}\n\n{_text_of(hit)}"[:PASSAGE_CHARS], "passage", number=number, **_facts_about(hit))
         for number, hit in enumerate(hits, start=1)

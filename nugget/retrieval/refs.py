@@ -96,9 +96,7 @@ def show(ref: str, indexes: Indexes, *, identity: str | None = None, neighbours:
     """
     source, name = split_ref(ref)
     if source is SourceName.MEMORY and (identity is None or not name.startswith(f"{identity}/")):
-        raise NuggetError(
-            "Memory is shown only to the identity that it belongs to.", hint="Say who you are: --as IDENTITY."
-        )
+        raise NuggetError("Memory is shown only to the identity it belongs to.", hint="Name it with --as IDENTITY.")
     index = indexes.of(source)
     if index is not None and (found := _unit(index, source, name)):
         return found
@@ -168,9 +166,7 @@ def read_excerpt(connection: sqlite3.Connection, ref: str, neighbours: int = 1) 
         numbers = (number - neighbours, number + neighbours)
         stored = tables.passages_around(connection, session, parsed["subagent"] or "", numbers)
     if not any(passage.number == number for passage in stored):
-        raise TranscriptError(
-            f"Nothing is known by {ref}.", hint="Run `nugget sync`; the client may have deleted the transcript."
-        )
+        raise TranscriptError(f"Nothing is known by {ref}.", hint="Run `nugget sync`; its transcript may be gone.")
     first = stored[0]
     return Excerpt(
         ref=ref, source=source, session=first.session, title=first.title, agent=first.agent, folder=first.folder,

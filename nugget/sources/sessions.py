@@ -182,9 +182,7 @@ def read_whole_session(
             raise TranscriptError(f"There is no session {prefix}.", hint=hint)
         session = read_archive(archived[archived_id])
     if is_excluded_project(session, settings=settings):
-        raise TranscriptError(
-            f"The session {session.id} belongs to an excluded project.", hint="See `capture.exclude_projects`."
-        )
+        raise TranscriptError(f"{session.id} belongs to an excluded project.", hint="See `capture.exclude_projects`.")
     session, _ = redact_session(session, settings=settings)
     return session, tuple(cut_at_prompts(session.events)), found is None
 

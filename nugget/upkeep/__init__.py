@@ -149,9 +149,7 @@ def trust(environment: Environment, folder: Path, *, keep_index: bool = False) -
     """
     real = os.path.realpath(folder)
     if not is_brain(Path(real)):
-        raise UsageError(
-            f"{printable(real)} is not a brain.", hint="A brain has a brain.yaml beside a `domains` folder."
-        )
+        raise UsageError(f"{printable(real)} is not a brain.", hint="A brain has a brain.yaml and a `domains` folder.")
     if reason := _unsafe(real):
         raise UsageError(f"{printable(real)} cannot be trusted: {reason}.")
     entry: dict[str, object] = {"path": real, "uid": os.lstat(real).st_uid}
@@ -344,15 +342,13 @@ def brain_for_session(environment: Environment, settings: Settings, folder: Path
     """Return the brain that a rule of `brains.captures` names for sessions in a folder; None if no rule does.
 
     A glob matches the path of the folder or of one above it, or the address of its repository, such as
-    `github.com/acme/*`. Raises UsageError for a rule without a brain, and what `usable_brain` raises.
+    `github.com/acme/*`. Raises UsageError for an unknown brain, and what `usable_brain` raises.
     """
     brains, address = configured_brains(environment, settings), None
     for rule in settings.brains_captures:
         name, _, pattern = rule.partition("=")
-        if name not in brains or not pattern:
-            raise UsageError(
-                f"`brains.captures` has {rule!r}, which names none of your brains.", hint="Write it as `name=glob`."
-            )
+        if name not in brains:
+            raise UsageError(f"`brains.captures` names a brain {name!r}, but none of `brains.folders` is called that.")
         if pattern.startswith(("/", "~")):
             is_meant = any(fnmatchcase(str(place), str(expanded(pattern))) for place in (folder, *folder.parents))
         else:

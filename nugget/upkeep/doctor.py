@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.config import (
+    OLD_OFFLINE,
     Environment,
     Settings,
     current_folder,
@@ -35,7 +36,7 @@ from nugget.redaction.engine import scanner
 from nugget.sources.notes import open_canon
 from nugget.sources.sessions import outdated_archives
 from nugget.text import ago, counted
-from nugget.upkeep import usable_brains
+from nugget.upkeep import configured_brains, usable_brains
 from nugget.upkeep.install import connections
 from nugget.upkeep.status import drift, index_file, index_status, status
 
@@ -84,9 +85,10 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
                     *_check_remote(seen),
                 )  # fmt: skip
                 yield from (one | {"name": f"{name}: {one['name']}"} for one in checks)
-        yield from (
-            _odd("brains", sentence, "nugget trust, or nugget config set brains.folders") for sentence in left_out
-        )
+        names = configured_brains(environment, settings)
+        unknown = (rule for rule in settings.brains_captures if rule.partition("=")[0] not in names)
+        for sentence in (*left_out, *(f"`brains.captures` has {rule}, but no brain of that name" for rule in unknown)):
+            yield _odd("brains", sentence, "nugget trust, or nugget config set brains.folders")
 
     found: list[Finding] = []
     for check in (
@@ -218,7 +220,8 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
     _, problems, misplaced = read_brain_file(brain)
     load_settings(environment, brain, refused=(refused := list[str]()))
     yield from (_wrong("settings", said, "correct it there") for said in refused)
-    unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version")]
+    others = [key for key, (value, _) in mine.items() if not is_known(key) and (key, value) != OLD_OFFLINE]
+    unknown = [key for key in others if key not in ("brain", "version")]
     if unknown:
         yield _odd("settings", f"{user_file}: there is no setting {', '.join(unknown)}", f"correct it in {user_file}")
     for problem in problems:

@@ -78,9 +78,7 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except PoolTimeout as error:
-        raise IndexBusy(
-            "The team's index has no free connection, or is down.", hint="Try again in a few seconds."
-        ) from error
+        raise IndexBusy("The team's index has no free connection, or is down.", hint="Try again later.") from error
     except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction, psycopg.errors.UndefinedTable) as error:
         raise IndexUnavailable(
             "The database has no Nugget index, or an outdated one.", hint="Run: nugget index migrate"
