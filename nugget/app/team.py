@@ -24,7 +24,6 @@ from nugget.capture import read_redacted
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
 from nugget.infra import files, git, http_client, remotes
-from nugget.infra.http_client import tls_problem as tls_problem
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
 from nugget.text import content_hash, is_name, printable
@@ -33,7 +32,7 @@ from nugget.upkeep import usable_brains as usable_brains
 TOKEN_PREFIX = "nug_"
 READ, WRITE = "read", "write"
 MAX_SESSION_BYTES, MAX_UNPACKED_BYTES = 64_000_000, 512_000_000
-SEND_TIMEOUT_S = 60.0
+_PROVIDER_TIMEOUT_S = 5.0
 MAX_DELIVERIES = 1000
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
@@ -109,8 +108,7 @@ def token_of(home: Path, text: str, *, now: datetime) -> Token | None:
 
 
 def _write_tokens(home: Path, kept: Sequence[Token]) -> None:
-    document = {"version": 1, "tokens": [asdict(token) for token in kept]}
-    files.replace(home / "tokens.json", json.dumps(document, indent=1).encode())
+    files.replace(home / "tokens.json", json.dumps({"version": 1, "tokens": [*map(asdict, kept)]}, indent=1).encode())
 
 
 def spaces_of_repository(environment: Environment, brains: Mapping[str, Path], repository: str) -> list[str]:
@@ -138,22 +136,24 @@ def note_delivery(home: Path, delivery: str) -> bool:
     return True
 
 
-def keys_address(issuer: str) -> str:
-    """Return the address of an OpenID provider's keys. Raises NuggetError."""
-    status, found = _reply_of(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-    if not (status == 200 and isinstance(found, dict) and isinstance(found.get("jwks_uri"), str)):
-        raise NuggetError(f"{issuer} does not publish where its keys are (HTTP {status}).")
-    return str(found["jwks_uri"])
+def published(url: str, key: str) -> dict[str, Any]:
+    """Return what an OpenID provider publishes at an address, an object with this key. Raises NuggetError."""
+    status, found = _reply_of(url, timeout_s=_PROVIDER_TIMEOUT_S)
+    if status != 200 or not isinstance(found, dict) or key not in found:
+        raise NuggetError(f"{url} does not publish `{key}` (HTTP {status}).")
+    return found
 
 
-def _reply_of(url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
+def _reply_of(
+    url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *, timeout_s: float = 60.0
+) -> tuple[int, Any]:
     """Send a request; return the status and the JSON, None for other replies. Raises NuggetError without a reply."""
     try:
-        status, reply = http_client.send(url, body, headers or {}, until=time.monotonic() + SEND_TIMEOUT_S)
+        status, reply = http_client.send(url, body, headers or {}, until=time.monotonic() + timeout_s)
     except (OSError, ValueError) as error:
         reason = str(error) or type(error).__name__
         raise NuggetError(f"{url.partition('?')[0]} cannot be reached ({reason}).", hint="Try again.") from error
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         return status, json.loads(reply)
     return status, None
 

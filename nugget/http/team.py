@@ -12,7 +12,6 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
-import re
 import sys
 import tempfile
 import time
@@ -44,7 +43,6 @@ OPEN_PATHS = ("/healthz", "/readyz", "/hooks/github")
 _METADATA = "/.well-known/oauth-protected-resource"
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Only signatures by a key pair: if shared secrets were allowed, the public key could be used to sign."""
-_KEYS_TIMEOUT_S = 5
 _CLOCK_SKEW_S = 30
 
 
@@ -185,14 +183,16 @@ def _add_probes(app: FastAPI, environment: Environment, spaces: Mapping[str, Age
                          status_code=503 if waiting else 200)  # fmt: skip
 
     @app.get("/metrics")
-    async def metrics() -> Response:
-        """Return counters for Prometheus."""
+    async def metrics(request: Request) -> Response:
+        """Return counters for Prometheus, without those of spaces that the caller may not read."""
         states = await to_thread.run_sync(team.queue.count, environment.home)
         for state, number in states.items():
             jobs.labels(state).set(number)
         for name, session in spaces.items():
             is_ready.labels(name).set(session.folder is not None)
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+        hidden = [f'space="{name}"'.encode() for name in spaces.keys() - request.state.caller[1].keys()]
+        shown = (line for line in generate_latest(registry).splitlines(True) if not any(one in line for one in hidden))
+        return Response(b"".join(shown), media_type=CONTENT_TYPE_LATEST)
 
 
 def _add_spaces(
@@ -316,13 +316,10 @@ def _checked_token(settings: Settings, text: str) -> Caller | None:
             text, key.key, algorithms=list(_ALGORITHMS), audience=settings.http_audience, issuer=settings.http_issuer,
             leeway=_CLOCK_SKEW_S, options={"require": ["exp", "iss", "aud", "sub"]},
         )  # fmt: skip
-    except jwt.PyJWKClientConnectionError as error:
-        why = team.tls_problem(error) or re.sub("<urlopen error (.*)>", r"\1", str(error.__cause__))
-        raise NuggetError(f"The keys of {settings.http_issuer} cannot be fetched ({why}).") from error
     except (jwt.PyJWTError, ValueError):
         return None
-    groups = claims.get(settings.http_groups_claim) or []
-    names = [str(group) for group in groups] if isinstance(groups, list) else str(groups).split()
+    groups = claims.get(settings.http_groups_claim) or ""
+    names = [*map(str, groups)] if isinstance(groups, list) else str(groups).split()
     # Only claims that the provider vouches for: people may choose their user name or an unverified address.
     is_checked = claims.get("email_verified") is True
     name = str(claims["email"] if is_checked and claims.get("email") else claims["sub"])
@@ -334,4 +331,7 @@ def _provider_keys(issuer: str) -> Any:
     """Return a client that caches a provider's keys and fetches them again for an unknown key."""
     import jwt
 
-    return jwt.PyJWKClient(team.keys_address(issuer), timeout=_KEYS_TIMEOUT_S)
+    found = team.published(f"{issuer.rstrip('/')}/.well-known/openid-configuration", "jwks_uri")
+    client: Any = jwt.PyJWKClient(str(found["jwks_uri"]))
+    client.fetch_data = partial(team.published, client.uri, "keys")  # its own reads a reply without end
+    return client

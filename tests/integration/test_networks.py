@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +24,7 @@ from nugget.infra.llm import Request, open_extractor
 from nugget.settings import Settings
 
 asked: list[str] = []
+ENDLESS = "/endless/keys"
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -32,13 +34,16 @@ class Refusing(BaseHTTPRequestHandler):
         """Answer 404."""
         self.rfile.read(int(self.headers["content-length"] or 0))
         asked.append(self.path)
-        keys = {"jwks_uri": f"https://{self.headers['host']}/keys"}
+        keys = {"jwks_uri": f"https://{self.headers['host']}{self.path.partition('/.')[0]}/keys"}
         is_known = self.path.endswith("openid-configuration")
         reply = json.dumps(keys if is_known else {"message": "Not Found"}).encode()
         self.send_response(200 if is_known else 403 if self.command == "CONNECT" else 404)
-        self.send_header("content-length", str(len(reply)))
+        self.send_header("content-length", str(len(reply) if self.path != ENDLESS else 1 << 40))
         self.end_headers()
         self.wfile.write(reply)
+        with suppress(OSError):
+            while self.path == ENDLESS:
+                self.wfile.write(bytes(1 << 20))
 
     do_POST = do_CONNECT = do_GET
 
@@ -96,7 +101,7 @@ CLIENTS: dict[str, tuple[Callable[[str, Path], object], str]] = {
     "GitLab": (lambda url, _: forges.GitLab("a/b", token="t", server=url).current_name(), "has no project a/b"),
     "git": (fetch, "there is no such repository"),
     "a team's server": (send, "did not accept the session: HTTP 404"),
-    "an OpenID provider": (log_in, "The keys of https://.* cannot be fetched .*404"),
+    "an OpenID provider": (log_in, r"does not publish `\w+` \(HTTP 404\)"),
 }
 
 
@@ -123,3 +128,10 @@ def test_the_proxy_of_the_environment_is_used(client, server, tmp_path, monkeypa
     with pytest.raises(NuggetError):
         CLIENTS[client][0]("https://api.invalid", tmp_path)
     assert {*asked} == {"api.invalid:443"}
+
+
+@pytest.mark.proves("TEAM-OIDC")
+def test_keys_without_end_are_not_read(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", encrypt(server, tmp_path))
+    with pytest.raises(NuggetError, match=f"{ENDLESS} cannot be reached"):
+        log_in(f"https://localhost:{server.server_address[1]}/endless", tmp_path)

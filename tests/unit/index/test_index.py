@@ -218,45 +218,24 @@ def found(index: Index, text: str) -> list[str]:
 
 
 @pytest.mark.proves("SEARCH-LANGUAGE")
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
-        ("pool", ["memcached", "postgres", "redis"]),
-        ('"connection pool"', ["redis"]),
-        ("timeout OR cheap", ["memcached", "redis"]),
-        ("cache NOT cheap", ["redis"]),
-        ("pool AND NOT cache", ["postgres"]),
-        ("(redis OR postgres) AND pool", ["postgres", "redis"]),
-        ("缓", ["chinese"]),
-        ("cache AND 效", []),
-        ("redis OR postgres AND timeout", ["redis"]),
-        ("memc*", ["memcached"]),
-        ("NEAR(retry pool, 3)", ["redis"]),
-        ("cache NEAR pool", ["memcached", "redis"]),
-        ("失效 AND clock", ["chinese"]),
-        ("backoff AND pool", ["postgres"]),
-        ("pool path:x/re", ["redis"]),
-        ("pool path:redis.md", ["redis"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "ids"), [
+    ("pool", ["memcached", "postgres", "redis"]), ('"connection pool"', ["redis"]),
+    ("timeout OR cheap", ["memcached", "redis"]), ("cache NOT cheap", ["redis"]), ("pool AND NOT cache", ["postgres"]),
+    ("(redis OR postgres) AND pool", ["postgres", "redis"]), ("缓", ["chinese"]), ("cache AND 效", []),
+    ("redis OR postgres AND timeout", ["redis"]), ("memc*", ["memcached"]), ("NEAR(retry pool, 3)", ["redis"]),
+    ("cache NEAR pool", ["memcached", "redis"]), ("失效 AND clock", ["chinese"]), ("backoff AND pool", ["postgres"]),
+    ("pool path:x/re", ["redis"]), ("pool path:redis.md", ["redis"]),
+])  # fmt: skip
 def test_each_operator_finds_what_it_should(index, text, ids):
     assert found(index, text) == ids
 
 
 @pytest.mark.proves("SEARCH-MALFORMED")
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ('say "hello', "a quotation mark is not closed"),
-        ("NOT redis", "NOT needs something"),
-        ("one AND", "stands alone"),
-        ("(one OR two", "not closed"),
-        ("NEAR(one)", "two or more"),
-        ("redis since:yesterday", "is not a date"),
-        ("(" * 50 + "a AND b" + ")" * 50, "nested too deep"),
-        (" AND ".join(["word"] * 80), "more than 64 words"),
-    ],
-)
+@pytest.mark.parametrize(("text", "problem"), [
+    ('say "hello', "a quotation mark is not closed"), ("NOT redis", "NOT needs something"), ("one AND", "stands alone"),
+    ("(one OR two", "not closed"), ("NEAR(one)", "two or more"), ("redis since:yesterday", "is not a date"),
+    ("(" * 50 + "a AND b" + ")" * 50, "nested too deep"), (" AND ".join(["word"] * 80), "more than 64 words"),
+])  # fmt: skip
 def test_a_malformed_query_is_plain_text_and_says_so(text, problem):
     query = parse_search(text, today=TODAY)
     assert query.problem is not None
