@@ -14,7 +14,20 @@ from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
 
+from nugget.infra.git.changing import RefChange, change_refs, clear_errors, finish_pending, only_writer, wait_until_free
 from nugget.infra.git.process import run, start
+from nugget.infra.git.writing import (
+    commit_change,
+    commit_files,
+    commit_staged,
+    create_branch,
+    init,
+    merge_files,
+    move_branch,
+    move_checkout,
+    ready_branch,
+    refuse_checked_out,
+)
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The id of the tree without files, to compare with before the first commit."""
@@ -287,19 +300,3 @@ def _raw_changes(output: bytes) -> Iterator[tuple[str, Change]]:
 def _moment(seconds: str) -> datetime:
     """Return the local time of a commit; a time beyond the calendar becomes the latest possible."""
     return datetime.fromtimestamp(min(int(seconds or 0), _LATEST_S)).astimezone()
-
-
-# The modules that change a repository build on the functions above.
-from nugget.infra.git.changing import RefChange, change_refs, clear_errors, finish_pending, only_writer, wait_until_free  # noqa: E402, F401
-from nugget.infra.git.writing import (  # noqa: E402, F401
-    commit_change,
-    commit_files,
-    commit_staged,
-    create_branch,
-    init,
-    merge_files,
-    move_branch,
-    move_checkout,
-    ready_branch,
-    refuse_checked_out,
-)

@@ -11,23 +11,23 @@ from pathlib import Path
 
 from nugget.config import read_environment
 from nugget.errors import BrainError, GitError
-from nugget.infra.git import current_branch, head, is_repository, read_objects, resolve, unsettled, word
+from nugget.infra import git
 from nugget.infra.git.changing import DURABLE, RefChange, change_refs, only_writer, uncommitted, update_index
 from nugget.infra.git.process import Setting, environment, run, start, user_settings
 
 
 def init(path: Path) -> None:
     """Make `path` a git repository on its configured first branch, else `main`."""
-    branch = word(path, "config", "--get", "init.defaultBranch") or "main"
+    branch = git.word(path, "config", "--get", "init.defaultBranch") or "main"
     run(path, "init", "--quiet", f"--initial-branch={branch}")
 
 
 def ready_branch(repo: Path) -> tuple[str, str]:
     """Return the checked-out branch and its commit. Raises BrainError if the user is in the middle of something."""
-    if not is_repository(repo) or (tip := head(repo)) is None:
+    if not git.is_repository(repo) or (tip := git.head(repo)) is None:
         raise BrainError(f"{repo} is not a git repository with a commit.", hint=f"Run `nugget init {repo}`.")
-    branch = current_branch(repo)
-    if (found := unsettled(repo)) or branch is None:
+    branch = git.current_branch(repo)
+    if (found := git.unsettled(repo)) or branch is None:
         state, step = found or ("on a detached HEAD", "`git switch <branch>`")
         raise BrainError(f"The brain is {state}; nothing was changed.", hint=f"{step} ends that; then run this again.")
     return branch, tip
@@ -42,7 +42,7 @@ def commit_change(
     Raises ConflictError if `branch` is no longer at `expect_head`, or one of the files has uncommitted work. The
     user's other work stays as it is, staged or not.
     """
-    held = read_objects(repo, [f"{expect_head}:{path}" for path in files]) if expect_head else [None] * len(files)
+    held = git.read_objects(repo, [f"{expect_head}:{path}" for path in files]) if expect_head else [None] * len(files)
     changed = {path: content for (path, content), old in zip(files.items(), held, strict=True) if content != old}
     if as_committed := [path for path in files if path not in changed]:
         options = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignored")
@@ -71,7 +71,7 @@ def create_branch(
     Neither index nor checkout is touched. Raises ConflictError if the branch exists, even if another process has just
     made it. `base=None` makes a commit without a parent.
     """
-    parent = resolve(repo, base) if base else None
+    parent = git.resolve(repo, base) if base else None
     with only_writer(repo):
         sha = commit_files(repo, files=files, message=message, parents=[parent] if parent else [], now=now)
         change_refs(repo, [RefChange(ref=f"refs/heads/{name}", new=sha, expect=None)], message=message)
@@ -120,7 +120,7 @@ def move_branch(repo: Path, name: str, sha: str | None, *, expect: str) -> None:
 
 def refuse_checked_out(repo: Path, name: str) -> None:
     """Raise GitError if a branch is checked out, here or in another worktree, so that it cannot be moved."""
-    if checked_out := word(repo, "for-each-ref", "--format=%(worktreepath)", f"refs/heads/{name}"):
+    if checked_out := git.word(repo, "for-each-ref", "--format=%(worktreepath)", f"refs/heads/{name}"):
         raise GitError(f"{name} is checked out in {checked_out}.", hint="Switch to another branch there first.")
 
 
@@ -130,7 +130,7 @@ def _committer(repo: Path) -> tuple[bool, list[Setting]]:
     settings = user_settings(repo, r"^gpg\.")
     for key, fallback in (("name", "Nugget"), ("email", "nugget@localhost")):
         given = f"GIT_COMMITTER_{key.upper()}" in variables and f"GIT_AUTHOR_{key.upper()}" in variables
-        if not given and not word(repo, "config", "--get", f"user.{key}"):
+        if not given and not git.word(repo, "config", "--get", f"user.{key}"):
             settings.append((f"user.{key}", fallback))
     signs = dict(user_settings(repo, r"^commit\.gpgsign$")).get("commit.gpgsign", "false")
     return signs.lower() in ("", "true", "yes", "on", "1"), settings
