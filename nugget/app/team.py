@@ -23,7 +23,7 @@ from nugget.capture import queue as queue
 from nugget.capture import read_redacted
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
-from nugget.infra import files, git, http_client, remotes
+from nugget.infra import files, http_client, remotes
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
 from nugget.text import content_hash, is_name, printable
@@ -115,7 +115,7 @@ def spaces_of_repository(environment: Environment, brains: Mapping[str, Path], r
     """Return the names of the brains whose remote is this GitHub repository (`owner/name`)."""
     found = []
     for name, brain in brains.items():
-        remote = remotes.find_remote(brain) if git.is_repository(brain) else None
+        remote = remotes.find_remote(brain)
         known = remotes.repository_name(remote.url, api_url=environment.github_api_url) if remote else None
         if known and known.lower() == repository.lower():
             found.append(name)

@@ -201,7 +201,7 @@ def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> follo
     Returns None without a remote, for an untrusted brain, and with `if_due` if this was done recently. Raises GitError.
     """
     now, environment = datetime.now(UTC), brain.environment
-    if not (git.is_repository(brain.path) and remotes.find_remote(brain.path) and is_trusted(environment, brain.path)):
+    if not (remotes.find_remote(brain.path) and is_trusted(environment, brain.path)):
         return None
     if if_due and not following.is_due(brain.path, environment.home, now=now):
         return None

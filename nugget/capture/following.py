@@ -85,7 +85,7 @@ def decide(
     Raises the errors of `review.decide`, and ForgeError or PushRefused if the remote refuses; then nothing was changed.
     If the remote is unreachable, a proposal without a pull request is accepted locally and pushed later.
     """
-    if settings.capture_publish == "never" or not git.is_repository(brain) or remotes.find_remote(brain) is None:
+    if settings.capture_publish == "never" or remotes.find_remote(brain) is None:
         return review.decide(brain, name, decision, home=environment.home, now=now)
     home = environment.home
     with publishing.locked(brain, home):
@@ -106,8 +106,7 @@ def decide(
 def _reach(
     brain: Path, environment: Environment, settings: Settings, *, now: datetime, problems: list[NuggetError]
 ) -> _Run:
-    found = remotes.find_remote(brain) if git.is_repository(brain) else None
-    if found is None:
+    if (found := remotes.find_remote(brain)) is None:
         raise GitError("The brain has no remote to follow.", hint="`nugget init --remote URL` gives it one.")
     remote, repository = found, None
     target = publishing.find_target(brain, environment)

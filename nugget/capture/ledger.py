@@ -183,8 +183,7 @@ def _first_commit(brain: Path) -> str | None:
 
 def _remote(brain: Path) -> str | None:
     """Return the normalised address of the remote; for a local one its real path."""
-    found = remotes.find_remote(brain) if git.is_repository(brain) else None
-    if found is None:
+    if (found := remotes.find_remote(brain)) is None:
         return None
     local = found.url.removeprefix("file://")
     return normalised_remote(found.url) or (os.path.realpath(local) if os.path.isabs(local) else None)  # noqa: PTH117

@@ -223,8 +223,7 @@ def find_target(brain: Path, environment: Environment, settings: Settings | None
     """Return the target of proposals, or the reason why they stay local. Makes no network call."""
     if settings is not None and settings.capture_publish == "never":
         return "capture.publish is `never`"
-    remote = remotes.find_remote(brain) if git.is_repository(brain) else None
-    if remote is None:
+    if (remote := remotes.find_remote(brain)) is None:
         return "the brain has no remote"
     return remotes.find_target(remote, environment)
 

@@ -17,7 +17,7 @@ from nugget.brain import knowledge_file as knowledge
 from nugget.capture import ledger
 from nugget.capture.compare import BRANCH_PREFIX
 from nugget.capture.proposals import digest_text, is_digest, parse_message, reasons_in
-from nugget.errors import BrainError, ConflictError, ReviewError
+from nugget.errors import ConflictError, ReviewError
 from nugget.infra import git
 from nugget.models import Problem, Severity, Unit
 from nugget.text import counted
@@ -128,7 +128,7 @@ class Decided:
 
 def proposals(brain: Path) -> list[ProposalBranch]:
     """Return the proposals that still wait for a decision, oldest first."""
-    tip = _require_commit(brain)
+    tip = git.require_commit(brain)
     held = git.files_at(brain, tip)
     read = [_read(brain, branch, tip=tip, held=held) for branch in git.branches(brain, BRANCH_PREFIX)]
     return [proposal for proposal in read if proposal.files]
@@ -139,7 +139,7 @@ def show(brain: Path, name: str | None = None) -> ProposalBranch:
 
     Raises ReviewError if there is not exactly one.
     """
-    tip = _require_commit(brain)
+    tip = git.require_commit(brain)
     branches = git.branches(brain, BRANCH_PREFIX)
     exact = [branch for branch in branches if branch.name == name]
     found = exact or [branch for branch in branches if name is None or name in branch.name]
@@ -175,7 +175,7 @@ def decide(
         if decision.accept != ():
             into, tip = git.ready_branch(brain)
         else:
-            into, tip = git.current_branch(brain) or "", _require_commit(brain)
+            into, tip = git.current_branch(brain) or "", git.require_commit(brain)
             git.wait_until_free(brain)
         if into.startswith(BRANCH_PREFIX) and decision.accept != ():
             raise ReviewError(f"The proposal {into} itself is checked out.", hint="Run `git switch main` in the brain.")
@@ -239,13 +239,6 @@ def _rejections(
         closing = time | {"event": "captured", "brain": key, "capture": capture, "branch": proposal.branch}
         lines.append((ledger.CAPTURES, closing | {"reason": "rejected"}))
     return lines
-
-
-def _require_commit(brain: Path) -> str:
-    tip = git.head(brain) if git.is_repository(brain) else None
-    if tip is None:
-        raise BrainError(f"{brain} is not a git repository with a commit.", hint=f"Run `nugget init {brain}`.")
-    return tip
 
 
 def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str]) -> ProposalBranch:

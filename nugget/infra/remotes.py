@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from nugget.config import Environment, read_environment
 from nugget.errors import GitError, PushRefused
 from nugget.infra.forges import API_URL, GITLAB_VARIABLE, Forge, GitHub, GitLab
-from nugget.infra.git import run, start
+from nugget.infra.git import is_repository, run, start
 from nugget.infra.git.process import HARDENED, Setting, user_settings
 from nugget.infra.http_client import UNTRUSTED
 from nugget.infra.workspace import host_and_path
@@ -141,7 +141,9 @@ def project_path(url: str, *, server: str) -> str | None:
 
 
 def find_remote(repo: Path) -> Remote | None:
-    """Return `origin`, else the only remote; None without either."""
+    """Return `origin`, else the only remote; None without either, and outside of a repository."""
+    if not is_repository(repo):
+        return None
     names = run(repo, "remote").decode("utf-8", "replace").split()
     if not names or ("origin" not in names and len(names) > 1):
         return None

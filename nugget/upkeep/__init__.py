@@ -271,7 +271,7 @@ def clone_brain(environment: Environment, url: str, path: Path | None) -> tuple[
     folder = Path(os.path.abspath(expanded(path or current_folder() / name)))  # noqa: PTH100 - links stay links
     address = url if ":" in url or url.startswith("-") else os.path.abspath(expanded(url))  # noqa: PTH100
     with files.locked(environment.home / "locks" / "clone.lock"):
-        remote = remotes.find_remote(folder) if is_brain(folder) and git.is_repository(folder) else None
+        remote = remotes.find_remote(folder) if is_brain(folder) else None
         if is_new := remote is None or remote.url != address:
             _fetch(address, folder)
     real = trust(environment, folder)

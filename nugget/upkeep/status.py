@@ -238,7 +238,7 @@ def _publishing_status(brain: Path, home: Path, waiting: set[str]) -> dict[str, 
     `ahead` and `behind` count commits that only the brain or only the remote has; None if it was never seen.
     """
     try:
-        remote = remotes.find_remote(brain) if git.is_repository(brain) else None
+        remote = remotes.find_remote(brain)
         known = publications(brain, home=home) if remote else {}
     except NuggetError:
         remote, known = None, {}

@@ -27,6 +27,7 @@ from nugget.infra.git.writing import (
     move_checkout,
     ready_branch,
     refuse_checked_out,
+    require_commit,
 )
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

@@ -22,10 +22,16 @@ def init(path: Path) -> None:
     run(path, "init", "--quiet", f"--initial-branch={branch}")
 
 
-def ready_branch(repo: Path) -> tuple[str, str]:
-    """Return the checked-out branch and its commit. Raises BrainError if the user is in the middle of something."""
+def require_commit(repo: Path) -> str:
+    """Return the commit that is checked out. Raises BrainError without one."""
     if not git.is_repository(repo) or (tip := git.head(repo)) is None:
         raise BrainError(f"{repo} is not a git repository with a commit.", hint=f"Run `nugget init {repo}`.")
+    return tip
+
+
+def ready_branch(repo: Path) -> tuple[str, str]:
+    """Return the checked-out branch and its commit. Raises BrainError if the user is in the middle of something."""
+    tip = require_commit(repo)
     branch = git.current_branch(repo)
     if (found := git.unsettled(repo)) or branch is None:
         state, step = found or ("on a detached HEAD", "`git switch <branch>`")
