@@ -238,7 +238,7 @@ def propose_note(
     unit = Unit(
         id=f"{type}/{slugify(title)}", source=SourceName.BRAIN, type=type, title=title,
         body="\n\n".join(filter(None, body)), origin=Origin.AI_SESSION, confidence=_NOTE_CONFIDENCE, session=session,
-        domain=f"projects/{slugify(here.root.name)}" if paths else "general",
+        domain=f"projects/{slugify(here.name)}" if paths else "general",
         scope=Scope(repo=here.identity, path=paths[0]) if len(paths) == 1 else None,
         evidence=(
             Evidence(session=session, quote=shorten(statement, _QUOTE_CHARS), speaker=Speaker.AGENT,

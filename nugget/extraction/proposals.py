@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
+from nugget.infra.workspace import find_workspace
 from nugget.models import Event, EventKind, Session, Unit
 
 _EXTENSIONS = {
@@ -76,10 +77,6 @@ def edited_files(events: Sequence[Event], session: Session) -> Iterator[tuple[in
 
 
 def project_of(session: Session) -> str | None:
-    """Return the name of a session's folder, or of its repository for a worktree below `.worktrees`."""
-    kept: list[str] = []
-    for part in PurePosixPath(session.cwd or "").parts:
-        if part in (".worktrees", "worktrees", ".claude"):
-            break
-        kept.append(part)
-    return kept[-1] if len(kept) > 1 else None
+    """Return the name of the repository that a session worked in, or of its folder."""
+    folder = Path(session.cwd or "/")
+    return find_workspace(folder).name if folder != Path("/") else None

@@ -1,9 +1,11 @@
 """Offline extraction: knowledge from a session without a model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from knowledge_files import shell
 
 from nugget.config import Settings
 from nugget.errors import TranscriptError
@@ -89,14 +91,11 @@ def test_a_root_cause_becomes_a_bug_with_its_reason():
         "Found it! The root cause is that `os.Chdir()` changes the working directory of the whole process, "
         "so tests that run with `t.Parallel()` see each other's folder. Let me fix that."
     )
-    (proposal,) = extract(
-        prompt("main is red, why?"), said(text), edited("x_test.go"), ran("go test ./...", "", ok=True)
-    )
-    unit = proposal.unit
-    assert unit.type == BUG
+    passed = ran("go test ./...", "", ok=True)
+    [unit] = [one.unit for one in extract(prompt("main is red, why?"), said(text), edited("x_test.go"), passed)]
     assert unit.title.startswith("`os.Chdir()` changes the working directory of the whole process")
     assert "see each other's folder" in unit.body and "Let me fix" not in unit.body
-    assert unit.evidence[0].records == ("u1",)
+    assert unit.type == BUG and unit.evidence[0].records == ("u1",)
 
 
 @pytest.mark.proves("EXT-CONSTRAINT")
@@ -115,19 +114,21 @@ def test_a_root_cause_becomes_a_bug_with_its_reason():
 )
 def test_a_rule_of_the_person_becomes_a_belief_with_its_reason(rule, reason):
     (proposal,) = extract(prompt(rule), said("You're right."), edited("a.py"))
-    assert proposal.reason == "You said so"
-    assert proposal.unit.type == BELIEF
+    assert (proposal.reason, proposal.unit.type) == ("You said so", BELIEF)
     assert reason in proposal.unit.body
-    assert proposal.unit.evidence[0].speaker is Speaker.USER
-    assert proposal.unit.evidence[0].quote in rule
+    assert proposal.unit.evidence[0].speaker is Speaker.USER and proposal.unit.evidence[0].quote in rule
 
 
 @pytest.mark.proves("EXT-DECISION")
-def test_a_correction_of_the_agent_is_a_decision():
+def test_a_correction_of_the_agent_is_a_decision_filed_under_the_repository(tmp_path):
     correction = "no, use the Redis client from `lib/cache.py` instead, an in-memory cache breaks with several workers"
     talk = prompt("add a cache"), said("I will add an in-memory dict cache."), prompt(correction), said("You're right.")
-    (proposal,) = extract(*talk, edited("svc.py"), ran("pytest", "ok", ok=True))
-    assert proposal.unit.type == DECISION
+    (folder := tmp_path / "worktree/web").mkdir(parents=True)
+    shell(folder.parent, "init", "-q")
+    shell(folder.parent, "remote", "add", "origin", "git@github.com:acme/shop.git")
+    session = session_of(*talk, edited("svc.py"), ran("pytest", "ok", ok=True))
+    [proposal] = extract_offline(replace(session, cwd=str(folder)), now=NOW)
+    assert (proposal.unit.type, proposal.unit.domain) == (DECISION, "projects/shop")
     assert proposal.unit.title == "Use the Redis client from `lib/cache.py` instead"
     assert "several workers" in proposal.unit.body
 
@@ -139,9 +140,8 @@ def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives():
     question = f'questions: [{{"question": "Which token pushes to the tap?", "options": {options}}}]'
     asked = said(question, EventKind.TOOL_CALL, **dialog)
     answer = said('"Which token pushes to the tap?"="GitHub App (Recommended)"', PROMPT, **dialog)
-    (proposal,) = extract(prompt("release to the tap"), asked, answer)
-    assert "GitHub App" in proposal.unit.title
-    assert proposal.unit.alternatives == ("Personal access token",)
+    [proposal] = extract(prompt("release to the tap"), asked, answer)
+    assert "GitHub App" in proposal.unit.title and proposal.unit.alternatives == ("Personal access token",)
 
 
 @pytest.mark.proves("EXT-REFUTED")
