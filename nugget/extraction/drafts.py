@@ -194,7 +194,6 @@ def _as_choice(said: str) -> str:
 def _is_passing(claim: Claim, said: str) -> bool:
     """Return whether a sentence only matters now: a question, the next step, or how the agent feels about it."""
     found, text = claim.features, claim.sentence.text
-    is_accepted = found["offer accepted"]
     if phrases.IDLE.search(said) or phrases.ERRAND.match(said):
         return True
     if claim.sentence.channel is Channel.USER:
@@ -202,7 +201,7 @@ def _is_passing(claim: Claim, said: str) -> bool:
     if phrases.IDLE.search(text) or text.startswith(("And ", "Now ", "Please ")):
         return True
     is_next = phrases.FEATURES["next_step"].search(said.lower()) or phrases.FIRST_PERSON.search(said)
-    if not is_accepted and (found["question"] or is_next):
+    if not found["offer accepted"] and (found["question"] or is_next):
         return True
     is_chore = found["task"] or any(one.search(said) for one in (phrases.CHORE, _TESTS, phrases.STATUS))
     return bool(is_chore and not any(found[name] for name in REASONS) and not _PURPOSE.search(said))
@@ -220,8 +219,6 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
         return said
     if phrases.SUBJECT_PRONOUN.match(more) or more.startswith("We "):
         return f"{said.rstrip(' .?')}: {more[0].lower()}{more[1:]}"
-    if phrases.WIDE.search(said[-2:]):
-        return said + more
     return f"{said.rstrip(' .?')}{'. ' if more[:1].isupper() else '; '}{more}"
 
 

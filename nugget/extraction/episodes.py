@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -33,6 +33,7 @@ _UNDO = phrases.any_of(
 _REFUSES = phrases.any_of(
     r"^\W*(?:no|nope|nein|non|нет|不对|不是|いや)[ ,.!:;–—-]+(?!need|problem|worries|(?:that|it)'s (?:fine|ok))\w"
 )
+_DENIES = phrases.any_of(r"\W*(?:no|nein|non)(?:[.,!:]| [—–-])(?! (?:problem|worries|changes?)\b)")
 _STILL_BROKEN = phrases.any_of(
     r"\bstill (?:\w+ )?(?:broken|fail\w*|not|the same|gett?\w*|see\w*|happen\w*|having|running into)\b"
     r"|\b(?:ha(?:s|ve)|did|do|does)(?:n't| not) (?:\w+ )?(?:fix|help|work|resolv|solv)\w*|\bnot (?:behaving|working)\b"
@@ -62,8 +63,8 @@ class Episode:
 
     `first` and `last` are the numbers of its events; `offer` is the question and reply that the person picked from;
     `reaction` is the kind of the turn that follows, None at the end. `conceded` means that the agent's first reply
-    gives way to the person, `accepted` that the person then agreed, and `undone` that they refused it, had it undone,
-    or still saw the fault.
+    gives way to the person, `denied` that it begins with a no, `accepted` that the person then agreed, and `undone`
+    that they refused it, had it undone, or still saw the fault.
     """
 
     turn: Turn
@@ -77,6 +78,7 @@ class Episode:
     reaction: Turn | None = None
     offer: str = ""
     conceded: bool = False
+    denied: bool = False
     undone: bool = False
     accepted: bool = False
 
@@ -85,7 +87,6 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
     """Cut the events into episodes at the turns of the person."""
     made = [Episode(turn=Turn.REQUEST, first=0, last=max(0, len(events) - 1))]
     outcome = {event.call_id: event.ok for event in events if event.kind is EventKind.OUTPUT and event.call_id}
-    failed: dict[str, tuple[Episode, int]] = {}
     replied, reply = True, ""
     for place, event in enumerate(events):
         if event.kind is EventKind.PROMPT and event.agent_id is None:
@@ -104,14 +105,16 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
             reply = event.text
             if not replied:
                 replied = True
+                now.denied = bool(_DENIES.match(event.text))
                 now.conceded = bool(phrases.CONCEDES.search(event.text[:160].replace("*", "")))
         elif event.kind is EventKind.FILE_EDIT and event.ok is not False:
             now.edits.append(place)
         elif event.kind is EventKind.COMMAND:
             ok = outcome.get(event.call_id or "")
-            _note_command(now, place, event, ok, failed)
-            if ok is False:
-                failed.setdefault(event.text, (now, place))
+            if phrases.COMMITS.search(event.text):
+                now.commits += [place] if ok is not False else []
+            elif _TEST.search(event.text):
+                (now.failed if ok is False else now.passed).append(place)
     for one, following in pairwise(made):
         asked = len(following.prompt) <= _UNDO_CHARS and bool(_UNDO.search(following.prompt))
         opening = re.split(r"(?<=[.!])\s", following.prompt.strip(), maxsplit=1)[0]
@@ -155,18 +158,3 @@ def turn_of(event: Event) -> Turn:
     if phrases.OBJECTS.search(text):
         return Turn.OBJECTION
     return Turn.QUESTION if _QUESTION.search(text) else Turn.REQUEST
-
-
-def _note_command(
-    now: Episode, place: int, event: Event, ok: bool | None, failed: Mapping[str, tuple[Episode, int]]
-) -> None:
-    """Record a commit or a check; a command that failed before and now succeeds counts as a check."""
-    if phrases.COMMITS.search(event.text):
-        if ok is not False:
-            now.commits.append(place)
-    elif _TEST.search(event.text):
-        (now.failed if ok is False else now.passed).append(place)
-    elif ok and event.text in failed:
-        now.passed.append(place)
-        episode, before = failed[event.text]
-        episode.failed.append(before)

@@ -145,7 +145,7 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
         draft.kind, least_sure = _type_and_floor(draft)
         score = lasting.get(id(draft))
         draft.confidence = max(judge.draft_score(draft.features) if score is None else score, least_sure)
-        if score is None and not draft.anchor.is_agreed and (_is_advice(draft) or not titles.is_telling(draft.title)):
+        if not draft.anchor.is_agreed and _is_of_the_moment(draft):
             draft.confidence = 0.0
     kept = [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
     for draft in kept:
@@ -193,20 +193,21 @@ def _replaces(one: Draft, other: Draft) -> bool:
     return channels[1] is Channel.PLAN and channels[0] in (Channel.COMMIT, Channel.PUBLISHED)
 
 
-def _is_advice(draft: Draft) -> bool:
-    """Return whether an agent told the person what to do, once and without a reason."""
-    found, said = draft.anchor.features, draft.statement
-    is_reply = draft.anchor.sentence.channel is Channel.REPLY and not found["offer accepted"]
+def _is_of_the_moment(draft: Draft) -> bool:
+    """Return whether a person reported a failure or was told no, or an agent advised, guessed or read output aloud."""
+    found, said, channel = draft.anchor.features, draft.statement, draft.anchor.sentence.channel
+    if channel is Channel.USER:
+        return bool(draft.anchor.episode.denied or phrases.REPORTS.search(said))
     is_told = titles.is_imperative(said) and not any(map(found.get, ("must", *REASONS)))
-    return is_reply and (is_told or bool(phrases.ADVISES.search(said)))
+    is_news = _NOW.search(draft.anchor.sentence.text) and not any(map(found.get, REASONS[:4]))
+    is_passing = channel is Channel.REPLY and (is_told or is_news or phrases.MOMENTARY.search(said))
+    return bool(is_passing or not titles.is_telling(draft.title) or phrases.MEASURED.search(draft.title))
 
 
 def _type_and_floor(draft: Draft) -> tuple[KnowledgeType, float]:
     """Return the type of a draft and its least confidence, which is high for what a person laid down or chose."""
     anchor, kind = draft.anchor, _kind(draft)
     text, found = anchor.sentence.text, anchor.features
-    if draft.statement.rstrip(" .").endswith(("?", "？")):
-        return kind, 0.0
     if anchor.is_agreed:
         is_of_work = phrases.ABOUT_THE_WORK.search(text) or phrases.CHORE.search(draft.statement)
         return (kind, 0.0) if is_of_work else (KnowledgeType.DECISION, _AGREED)

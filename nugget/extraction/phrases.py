@@ -90,21 +90,18 @@ FEATURES = {name: any_of(*parts, flags=re.NOFLAG) for name, parts in {
     "cause": (
         r"\b(?:root cause|the (?:issue|problem|bug|reason|cause|culprit)|caus(?:e[ds]?|ing)|why|ursache|das problem"
         r"|der fehler|der grund|liegt daran|verursacht|le problème|la cause|l'erreur|le bug|provoqu\w+|el problema"
-        r"|la causa|el error|el fallo|provoca\w*)\b",
-        r"turns? out|was that|原因|問題は|问题是|导致|根本",
+        r"|la causa|el error|el fallo|provoca\w*)\b|turns? out|was that|原因|問題は|问题是|导致|根本",
     ),
     "fix": (
         r"\b(?:the (?:fix|solution)|fix(?:es|ed)?|resolved?|workaround|to avoid|prevents?|instead|lösung|behoben"
         r"|behebt|umgeh\w+|vermeide[nt]?|la solution|corrig\w+|contourn\w+|évite\w*|la solución|corrig\w+"
-        r"|soluciona\w*|evita\w*)\b",
-        r"修正|解決|回避|修复|解决|避免",
+        r"|soluciona\w*|evita\w*)\b|修正|解決|回避|修复|解决|避免",
     ),
     "intent": (
         r"\b(?:intentional\w*|by design|on purpose|deliberate\w*|trade-?off|acceptable|the whole point|best[- ]effort"
         r"|the intent|is fine|makes sense|more meaningful|appropriate|escape hatch|harmless|absichtlich|bewusst"
         r"|mit absicht|kompromiss|zweck|intentionnel\w*|exprès|compromis|volontaire\w*|intencional\w*|a propósito"
-        r"|compromiso)\b",
-        r"意図|わざと|故意|有意|权衡|目的",
+        r"|compromiso)\b|意図|わざと|故意|有意|权衡|目的",
     ),
     "decided": (
         r"\b(?:decid\w+|decision|chose|chosen|we(?:'ll| will) (?:use|go)|let's (?:use|do|go|keep|just)|go with|agreed?"
@@ -117,8 +114,7 @@ FEATURES = {name: any_of(*parts, flags=re.NOFLAG) for name, parts in {
         r"\b(?:race|leak\w*|panic\w*|crash\w*|stale|lost?|lose|silent\w*|wrong|break\w*|broke|conflict\w*|mismatch"
         r"|duplicat\w+|undefined|nil|null|corrupt\w*|insecure|visible|hang\w*|block\w*|flaky|brittle|misleading"
         r"|absturz|verlier\w+|verlust|falsch|kaputt|konflikt|doppelt|veraltet|perd\w*|plant\w*|conflit|faux|cassé\w*"
-        r"|pierd\w+|conflicto|roto|falso)\b",
-        r"競合|壊れ|失わ|漏れ|竞争|丢失|冲突|崩溃|错误",
+        r"|pierd\w+|conflicto|roto|falso)\b|競合|壊れ|失わ|漏れ|竞争|丢失|冲突|崩溃|错误",
     ),
     "next_step": (
         r"^(?:(?:now|next|first|then|finally|lastly|also|and|so|additionally)[,:]? )*(?:let me|let us|i'll|i will"
@@ -283,7 +279,22 @@ ONE_OFF = any_of(
 )
 """Signs of a request for this moment only."""
 
-ADVISES = any_of(r"^alternatively\b|^(?:the|this|our) (?:plan|prototype) \w+s\b|(?:^|, )you (?:could|can|may|might)\b")
+MOMENTARY = any_of(
+    r"^alternatively\b|^(?:the|this|our) (?:plan|prototype) \w+s\b|(?:^|, )you (?:could|can|may|might)\b|\byour\b"
+    r"|\bthe user(?:'s)? \w+s\b|\b(?:likely|probably|possibly|perhaps|seems?|(?:might|may not) (?:be|have|need))\b"
+    r"|^(?:the|this) (?:(?:test|e2e|first|last) )?(?:errors?|outputs?|logs?|screenshots?|hints?)\b[^.,]{0,40}?"
+    r" (?:shows?|says?|suggests?|confirms?|means)\b|\b(?:is|are|was|were|itself) (?:actually |also |always )?(?:fine"
+    r"|correct|valid|healthy|wrong|broken|succeeded)\b(?! (?:because|when|if|for|to|unless)\b)|\b(?:two|different|real)"
+    r" (?:\w+ )?(?:things|issues|problems|bugs)\b"
+)
+"""Signs that an agent advises, guesses, reads output aloud, or tells of one person's set-up."""
+MEASURED = any_of(r"(?:(?<![\w.])[~$]?\d[\d,.]*(?!\w)[^\d]*){3}")
+"""Three numbers: what was measured once."""
+REPORTS = any_of(
+    r"(?:^|\s)[\w./-]+:[\w./-]+: |\b(?-i:[A-Z]\w+(?:Error|Exception)|Error: |P\d{4}:)|\bstatus of [45]\d\d\b"
+    r"|\bfind out (?:what|why|how)\b|\bstill (?:seems|shows|says)\b"
+)
+"""Signs that a person pastes output or reports a failure."""
 ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with)\b")
 """Signs of a question about how to proceed, not about what is built."""
 

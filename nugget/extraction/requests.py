@@ -76,7 +76,7 @@ _WISHES = (
     (any_of(r"^i(?:'ve| have)? decided (?:to|that) "), ""),
     (any_of(rf"{_I} (?:do not|don't) need "), "We don't need "),
     (any_of(rf"{_I} (?:do not|don't) (?:want|like) to (?!have\b|see\b)"), "Don't "),
-    (any_of(rf"{_I} (?:do not|don't) (?:want|like)(?: to (?:have|see))?(?: any)? "), "No "),
+    (any_of(rf"{_I} (?:do not|don't) (?:want|like)(?: to (?:have|see))?(?: any| the)? "), "No "),
     (any_of(rf"{_I} like (?P<one>[^,]+?) (?:better|more) than (?P<not>[^,]+)"), r"Prefer \g<one> over \g<not>"),
     (any_of(rf"{_I} prefer (?=.+ over\b)"), "Prefer "),
     (any_of(rf"{_I}(?: much)? (?:rather|prefer)(?: to)? (?:implement (?:it|this) as )?"), "Rather "),

@@ -39,7 +39,8 @@ _WHICH = any_of(
 )
 _EITHER = any_of(r",? or (?:would you (?:prefer|rather|like)|should (?:i|we)|do you prefer) (?:the )?")
 _ASIDE = re.compile(
-    r"(`[^`]*`)|\s+\((?:[^()]|\([^()]*\))*\)|\s[—–]\s[^—–]+\s[—–](?=\s)|,\s(?:which|who|whose|where)\s[^,;:]+,(?=\s)"
+    r"(`[^`]*`)|(?<![=+*/:-])\s+\((?:[^()]|\([^()]*\))*\)|\s[—–]\s[^—–]+\s[—–](?=\s)"
+    r"|,\s(?:which|who|whose|where)\s[^,;:]+,(?=\s)"
 )
 """Asides in brackets, between dashes, or between commas; or inline code, which has none."""
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
@@ -109,6 +110,7 @@ _HANGING = any_of(
     r"(?:^|[\s(])(?:the|an?|and|or|but|nor|after|before|until|because|since|although|though|of|with|from|by|as|than|if|when|whenever|while"
     r"|so|such as|its|their|your|our|which|whose|into|onto|via|per|e\.g\.?|i\.e\.?|(?:by|for|without|while) \w+ing|und"
     r"|oder|mit|der|die|das|von|et|ou|avec|de|du|les?|la|y|o|con|el|los|las|и|или|с|для)$|[(\[{,、，]$"
+    r"|\b(?:and|but|or) (?:when|if|where|while|once|because) [^,]*$"
 )
 """Endings that no sentence has."""
 _LEADING = any_of(
