@@ -6,7 +6,6 @@ next, which is kept until the end of `reading`.
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -112,6 +111,7 @@ class PostgresIndex(Transactions, IndexReader):
             dated, _ = self._ranked(UNITS, terms.match, k, within) if within else ([], {})
             unit_of |= {key: unit for key, _, unit in nearest}
             now.read["unit_of"].update(unit_of)
+            now.read["nearest"].update((unit, (key, score)) for key, score, unit in reversed(nearest))
             return Lists(texts, wholes, dated, [(key, score) for key, score, _ in nearest], unit_of)
 
     def _ranked(self, kind: int, match: str, k: int, filter_: Filter) -> tuple[Scored, dict[int, int]]:
@@ -140,7 +140,7 @@ class PostgresIndex(Transactions, IndexReader):
         with self.reading() as now:
             if now.vector is not vector:
                 now.vector, now.written = vector, ""
-                now.read["cosines"].clear()
+                now.read["cosines"], now.read["nearest"] = {}, {}
                 numbers = array("f", b"" if vector is None else vector.tobytes())
                 if 0 < len(numbers) == self._state[1] and all(map(isfinite, numbers)):
                     now.written = str(numbers.tolist())
@@ -163,36 +163,34 @@ class PostgresIndex(Transactions, IndexReader):
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
         """Return the cosines of each of these units that has vectors: of the whole, and of its title."""
-        return {key: (one[1], one[2]) for key, one in self._cosines(vector, unit_keys).items()}
+        with self.reading() as now:
+
+            def fetch(missing: list[int]) -> dict[int, UnitCosines]:
+                others = [key for key in missing if key not in now.read["nearest"]]
+                return self._measured(others, *self._trip(*sql.measuring(sql.GIVEN, missing, others, now.written)))
+
+            return self._known("cosines", unit_keys, fetch) if self._fitting(vector) else {}
 
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
         """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
-        return {key: (one[3], one[0]) for key, one in self._cosines(vector, unit_keys).items()}
+        with self.reading() as now:
+            self.unit_cosines(vector, [key for key in unit_keys if key not in now.read["nearest"]])
+            return {key: one for key in unit_keys if (one := now.read["nearest"].get(key))}
 
-    def _cosines(self, vector: Vector, keys: Sequence[int]) -> dict[int, tuple[float, float, float | None, int]]:
-        with self.reading():
-            given = {"vector": self._fitting(vector)}
-            if not given["vector"]:
-                return {}
-            return self._known(
-                "cosines", keys, lambda missing: self._measured(self._rows(sql.COSINES, keys=missing, **given))
-            )
-
-    def _measured(self, rows: Rows) -> dict[int, tuple[float, float, float | None, int]]:
-        """Return the cosines of units from rows of statements.COSINES, and remember the vectors of the wholes."""
+    def _measured(self, keys: Sequence[int], wholes: Rows, nearest: Rows) -> dict[int, UnitCosines]:
+        """Return the cosines of units from rows of statements.measuring; remember the rest of them."""
         import numpy as np
 
         with self.reading() as now:
             assert now.vector is not None
-            packed = b"".join(row[3] for row in rows if row[3])
-            wholes = np.frombuffer(packed, [("head", "V4"), ("numbers", ">f4", self._state[1])])["numbers"]
-            wholes = wholes.astype(np.float32)
-            now.read["wholes"].update(zip((row[0] for row in rows if row[3]), wholes, strict=True))
-            cosines = iter((wholes @ np.frombuffer(now.vector.tobytes(), "<f4")).tolist())
-            return {
-                unit: (cosine, next(cosines) if whole else 0.0, title, chunk)
-                for unit, chunk, cosine, whole, title in rows
-            }
+            query = np.frombuffer(now.vector.tobytes(), "<f4")
+            packed = (np.frombuffer(b"".join(row[at] for row in wholes if row[at]), "<f2") for at in (1, 2))
+            of_whole, of_title = (its.astype(np.float32).reshape(-1, len(query)) for its in packed)
+            now.read["nearest"].update(dict.fromkeys(keys) | {unit: (key, cosine) for unit, key, cosine in nearest})
+            now.read["wholes"].update((row[0], whole) for row, whole in zip(wholes, of_whole, strict=True))
+            titles, cosines = iter((of_title @ query).tolist()), (of_whole @ query).tolist()
+            rows = zip(wholes, cosines, strict=True)
+            return {key: (cosine, next(titles) if title else None) for (key, _, title), cosine in rows}
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these whole units with another one, at least 0."""
@@ -200,7 +198,7 @@ class PostgresIndex(Transactions, IndexReader):
 
         with self.reading() as now:
             if now.vector is not None:
-                self._cosines(now.vector, [unit_key, *unit_keys])
+                self.unit_cosines(now.vector, [unit_key, *unit_keys])
             wholes = now.read["wholes"]
             found = [key for key in unit_keys if key in wholes] if unit_key in wholes else []
             cosines = np.array([wholes[key] for key in found]) @ wholes[unit_key] if found else np.empty(0)
@@ -222,7 +220,7 @@ class PostgresIndex(Transactions, IndexReader):
             given: dict[str, Any] = {"keys": keys}
             asked: list[Statement] = [(sql.NOTE_AROUND, given), *((sql.RELATED[name], given) for name in names)]
             if numbers := self._fitting(now.vector):
-                asked.append((sql.COSINES_AROUND, {**given, "vector": numbers}))
+                asked += sql.measuring(sql.OTHERS, keys, keys, numbers)
             found = self._trip(*asked)[1:]
             rows = dict(zip(names, found, strict=False))
             found = found[len(names) :]
@@ -237,8 +235,8 @@ class PostgresIndex(Transactions, IndexReader):
                 "edges": {key: _edges(key, rows["edges"]) for key in keys},
             }
             if found:
-                others = dict.fromkeys(set(around).difference(keys))
-                read["cosines"] = others | self._measured(found[0])
+                others = list({*around} - {*keys})
+                read["cosines"] = dict.fromkeys(others) | self._measured(others, *found)
             for name, values in read.items():
                 now.read[name].update(values)
             return read
@@ -260,15 +258,12 @@ class PostgresIndex(Transactions, IndexReader):
 
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
         """Return those of the units that pass a filter."""
-
-        with self.reading():
+        with self.reading() as now:
             if not self._conditions(filter_)[0]:
                 return set(keys)
-
-            def fetch(_: list[Filter]) -> dict[Filter, Any]:
-                return {filter_: _keys(self._trip(self._admitting(filter_))[0][0][0])}
-
-            return set(keys).intersection(self._known("admitted", [filter_], fetch)[filter_].tolist())
+            if filter_ not in now.read["admitted"]:
+                now.read["admitted"][filter_] = _keys(self._trip(self._admitting(filter_))[0][0][0])
+            return set(keys).intersection(now.read["admitted"][filter_].tolist())
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
         """Return those of the words that occur in a unit."""
@@ -284,9 +279,8 @@ class PostgresIndex(Transactions, IndexReader):
         """Return the vector of a whole unit, if it has one."""
         import numpy as np
 
-        statement = "SELECT embedding::text FROM nugget.unit_vectors WHERE space = %(space)s AND unit_key = %(key)s"
-        rows = self._rows(statement, key=unit_key)
-        return np.array(json.loads(rows[0][0]), dtype="<f4") if rows else None
+        rows = self._trip(*sql.measuring(sql.GIVEN, [unit_key], [], "[0]"))[0]
+        return np.frombuffer(rows[0][1], "<f2").astype("<f4") if rows else None
 
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Rows:
         """Return columns of the units `u` that pass a filter; `columns` and `order` are trusted SQL."""

@@ -222,7 +222,7 @@ def _codes(entries: Any, places: bytes) -> Any:
 
     at = np.frombuffer(places, "<i4")
     keys = entries["key"].astype(np.int64)[np.cumsum(at < 0) - 1]
-    return np.sort(keys << 32 | np.where(at < 0, ~at, at))
+    return np.sort(keys << 32 | np.where(at < 0, ~at, at), kind="stable")  # fast where they are in order, as usual
 
 
 def _places_of(item: Item, codes: Sequence[Any]) -> Any:
@@ -233,11 +233,13 @@ def _places_of(item: Item, codes: Sequence[Any]) -> Any:
     for terms, _ in item.phrases:
         found = next(rest)
         for at in range(1, len(terms)):
-            found = np.intersect1d(found, next(rest) - at, assume_unique=True)
+            both = np.sort(np.concatenate((found, next(rest) - at)), kind="stable")
+            found = both[:-1][np.diff(both) == 0]
         starts.append(found if item.in_parts else found[found >> 28 & 3 != _COLUMNS.index("parts")])
     if len(starts) == 1:
         return starts[0]
-    last = np.unique(np.concatenate(starts))
+    last = np.sort(np.concatenate(starts), kind="stable")
+    last = last[np.diff(last, prepend=-1) > 0]
     for (terms, _), its in zip(item.phrases, starts, strict=True):
         before = np.concatenate([[-(1 << 62)], its])[np.searchsorted(its, last, side="right")]
         last = last[before >= last - len(terms) - item.within]

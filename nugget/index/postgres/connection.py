@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
 MIGRATIONS = tuple(map(Path(__file__).with_name, (
-    "schema.sql", "units_by_type.sql", "vectors_in_line.sql", "packed_postings.sql",
+    "schema.sql", "units_by_type.sql", "vectors_in_line.sql", "packed_postings.sql", "half_vectors.sql",
 )))  # fmt: skip
 """The steps of the schema; its version is the number of steps taken."""
 SERVICE = "nugget_service"

@@ -45,15 +45,14 @@ POSTINGS = """
                         WHERE space = %(space)s AND kind IN (0, 1) AND term BETWEEN q.low AND q.high OFFSET 0) AS p"""
 """The postings of ranges of terms."""
 
-_COSINES = """
-    SELECT near.unit_key, chunk_key, cosine, w.embedding, -(w.title_embedding <#> %(vector)s::vector)
-    FROM (SELECT unit_key, (array_agg(chunk_key ORDER BY distance, chunk_key))[1] AS chunk_key, -min(distance) AS cosine
-          FROM (SELECT unit_key, chunk_key, embedding <#> %(vector)s::vector AS distance FROM nugget.vectors
-                WHERE space = %(space)s AND unit_key {0} OFFSET 0) AS measured GROUP BY unit_key) AS near
-    LEFT JOIN LATERAL (SELECT * FROM nugget.unit_vectors u
-                       WHERE u.space = %(space)s AND u.unit_key = near.unit_key OFFSET 0) AS w ON true"""
-COSINES = _COSINES.format("= ANY(%(keys)s)")
-"""The nearest chunk of units, its cosine, the vector of the whole, and the cosine of the title."""
+_WHOLES = (
+    "SELECT unit_key, embedding, title_embedding FROM nugget.unit_vectors WHERE space = %(space)s AND unit_key {0}"
+)
+_NEAREST = """
+    SELECT DISTINCT ON (unit_key) unit_key, chunk_key, -distance
+    FROM (SELECT unit_key, chunk_key, embedding <#> %(vector)s::halfvec AS distance FROM nugget.vectors
+          WHERE space = %(space)s AND unit_key {0} OFFSET 0) AS measured ORDER BY unit_key, distance, chunk_key"""
+GIVEN = "= ANY(%(keys)s)"
 
 EDGES = """
     SELECT s.key AS source, t.key AS target, r.relation_type FROM nugget.relationships r
@@ -86,8 +85,8 @@ ADMITTED = "SELECT key FROM admitted"
 ALL_ADMITTED = "SELECT array_send(array_agg(key)) FROM admitted"
 """The units that pass the tests of a search, one by one and together."""
 _FEW_UNITS = 5_000
-COSINES_AROUND = _COSINES.format(f"{AROUND} AND unit_key != ALL(%(keys)s)")
-"""COSINES of the units around those with these keys."""
+OTHERS = f"{AROUND} AND unit_key != ALL(%(keys)s)"
+"""The units around those with these keys."""
 
 
 def conditions(filter_: Filter, name: str) -> tuple[str, dict[str, Any]]:
@@ -101,6 +100,11 @@ def conditions(filter_: Filter, name: str) -> tuple[str, dict[str, Any]]:
     return " AND ".join(tests), {f"{name}{at}": value for at, value in enumerate(values)}
 
 
+def measuring(which: str, keys: list[int], others: list[int], vector: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return statements that read the vectors of whole units and titles, and of `others` the nearest chunk."""
+    return [(_WHOLES.format(which), {"keys": keys}), (_NEAREST.format(which), {"keys": others, "vector": vector})]
+
+
 def with_admitted(tests: str) -> str:
     """Return the beginning of a statement that finds the units that pass tests once, for ADMITTED; empty without."""
     units = f"SELECT u.key FROM nugget.units u WHERE u.space = %(space)s AND {tests}"
@@ -110,20 +114,17 @@ def with_admitted(tests: str) -> str:
 def by_vectors(is_filtered: bool, *, dimensions: int) -> str:
     """Return the SELECT of the nearest chunks as (key, score, unit_key); by the graph if `dimensions` are given.
 
-    The graph compares half-precision numbers and misses some chunks, so four times as many are measured exactly. A few
-    admitted units are measured one by one, since the graph would visit all units between them.
+    A few admitted units are measured one by one, since the graph would visit all units between them.
     """
-    measured = (
-        "SELECT chunk_key, unit_key, embedding <#> %(vector)s::vector AS distance FROM"  # once: it is half the time
-    )
-    vectors = "nugget.vectors WHERE space = %(space)s"
-    near = f"{measured} {vectors}" + (f" AND unit_key = ANY (ARRAY({ADMITTED}))" if is_filtered else "")
+    size = f"::halfvec({dimensions})" if dimensions else ""
+    measured = f"SELECT chunk_key, unit_key, embedding{size} <#> %(vector)s::halfvec{size} AS distance"
+    measured += " FROM nugget.vectors WHERE space = %(space)s"
+    near = f"{measured} AND unit_key = ANY (ARRAY({ADMITTED}))" if is_filtered else measured
     best = "ORDER BY distance, chunk_key LIMIT %(k)s"
     if dimensions:
         exactly, count = near, "(SELECT count(*) FROM admitted)"
-        order = f"embedding::halfvec({dimensions}) <#> %(vector)s::vector::halfvec({dimensions})"
         within = f"AND unit_key IN ({ADMITTED})" if is_filtered else ""
-        near = f"{measured} (SELECT * FROM {vectors} {within} ORDER BY {order} LIMIT %(k)s * 4) AS near"
+        near = f"SELECT * FROM ({measured} {within} ORDER BY distance LIMIT %(k)s) AS near"
         if is_filtered:
             few = f"{exactly} AND {count} <= {_FEW_UNITS} {best}"
             near = f"({near} WHERE {count} > {_FEW_UNITS}) UNION ALL ({few})"

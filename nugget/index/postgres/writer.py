@@ -188,6 +188,7 @@ def _insert(
     """Copy units with their chunks and vectors from the embedded index; return their postings."""
     last = one_value(connection, "SELECT last_key FROM nugget.spaces WHERE space = %s", space)
     own, size = partial(select_in, index.connection, values=keys), _dimensions(index)
+    head = struct.pack(">HH", size, 0)
     unit_key = {key: last + at for at, key in enumerate(keys, start=1)}
     own_units = own(f"SELECT key, {UNIT_COLUMNS} FROM units WHERE key IN")
     units = [(unit_key[key], hashes[key], *map(clean, row)) for key, *row in own_units]
@@ -202,9 +203,10 @@ def _insert(
     rows: dict[str, Iterable[Sequence[Any]]] = {
         "units": units,
         "chunks": chunks,
-        "vectors": ((chunk_key[key], unit_key[unit], _vector(one, size)) for key, unit, one in parts),
+        "vectors": ((chunk_key[key], unit_key[unit], head + _halves(one, size, ">f2")) for key, unit, one in parts),
         "unit_vectors": (
-            (unit_key[key], _vector(one, size), _vector(title, size) if title else None) for key, one, title in wholes
+            (unit_key[key], _halves(one, size, "<f2"), _halves(title, size, "<f2") if title else None)
+            for key, one, title in wholes
         ),
         "relationships": ((unit_key[key], clean(target), relation) for key, target, relation in relations),
     }
@@ -283,7 +285,7 @@ def _copy(connection: Connection[Any], space: str, table: str, rows: Iterable[Se
 
     It goes through a temporary table, because COPY cannot write to tables with row-level security.
     """
-    connection.execute(f"CREATE TEMPORARY TABLE incoming (LIKE nugget.{table}) ON COMMIT DROP")
+    connection.execute(f"CREATE TEMPORARY TABLE incoming (LIKE nugget.{table} INCLUDING STORAGE) ON COMMIT DROP")
     with connection.cursor() as cursor, cursor.copy("COPY incoming FROM STDIN (FORMAT BINARY)") as copy:
         copy.set_types(_TYPES[table].split())
         for row in rows:
@@ -292,11 +294,11 @@ def _copy(connection: Connection[Any], space: str, table: str, rows: Iterable[Se
     connection.execute("DROP TABLE incoming")
 
 
-def _vector(embedding: bytes, dimensions: int) -> bytes:
-    """Return a vector in the binary format of pgvector. Raises IndexUnavailable if it is not one."""
+def _halves(embedding: bytes, dimensions: int, kind: str) -> bytes:
+    """Return the numbers of a vector in half precision. Raises IndexUnavailable if it is not one."""
     import numpy as np
 
     values = np.frombuffer(embedding, "<f4", len(embedding) // 4)
     if len(embedding) != 4 * dimensions or not np.isfinite(values).all():
         raise IndexUnavailable("A vector of the index is not a list of numbers.", hint="Run: nugget rebuild")
-    return struct.pack(">HH", len(values), 0) + values.astype(">f4").tobytes()
+    return values.astype(kind).tobytes()
