@@ -216,6 +216,9 @@ def make_brain(
     if remote:
         known = git.run(root, "remote", check=False).decode().split()
         git.run(root, "remote", "set-url" if "origin" in known else "add", "origin", "--", remote)
+        if branch := git.current_branch(root):  # so that `git pull` and `git push` know where to
+            git.run(root, "config", f"branch.{branch}.remote", "origin")
+            git.run(root, "config", f"branch.{branch}.merge", f"refs/heads/{branch}")
     _write_settings(environment, {"brain": str(root)})
     try:
         trust(environment, root, keep_index=is_new or before == root)

@@ -108,7 +108,7 @@ def unsettled(repo: Path) -> tuple[str, str] | None:
     """Return why nothing should be committed here now, and the command that ends that state, or None."""
     folder = git_dir(repo)
     if operation := next((name for file, name in _IN_PROGRESS.items() if (folder / file).exists()), None):
-        return f"in the middle of a {operation}", f"`git {operation} --abort`"
+        return f"in the middle of a {operation}", f"`git {operation} --continue` or `--abort`"
     if (folder / "BISECT_LOG").exists():
         return "in the middle of a bisect", "`git bisect reset`"
     return None if current_branch(repo) else ("on a detached HEAD", "`git switch <branch>`")

@@ -302,7 +302,7 @@ def test_what_git_refuses_is_said_and_the_marks_stay(proposed, trouble):
         head = git.head(proposed)
         reply = shown.post(address, **fields)
         assert reply.status_code == 409 and reply.text.count('value="accept" checked') == 1
-        assert re.search(r'role="alert">[^<]+(delete that file|git merge --abort)', reply.text)
+        assert re.search(r'role="alert">[^<]+(delete that file|git merge --continue` or `--abort)', reply.text)
         added = shown.post("/add", text="Ring the bell in fog.", type="belief")
         assert added.status_code >= 400 and re.search(r"<p>[^<]+\.", added.text)
         assert git.head(proposed) == head and not list((proposed / "domains/harbour").rglob("*.md"))
