@@ -180,10 +180,8 @@ def _bring_main(run: _Run, tip: tuple[str, str] | None, *, replay: bool, push: b
         waits and waits.state == "unpushed" and waits.sha and git.merge_base(brain, here, waits.sha) == waits.sha
     )
     if tip is not None and branch != tip[0]:
-        raise GitError(
-            f"{branch} is checked out in the brain, not {tip[0]}; nothing was pulled.",
-            hint=f"Run `git switch {tip[0]}` there first.",
-        )
+        hint = f"Run `git switch {tip[0]}` there first."
+        raise GitError(f"{branch} is checked out in the brain, not {tip[0]}; nothing was pulled.", hint=hint)
     if tip is None and not (push or is_unpushed):
         raise GitError(f"{name} is empty.", hint="`nugget sync --rebase` pushes the brain.")
     there = tip[1] if tip else None
@@ -293,9 +291,7 @@ def _merge_there(run: _Run, proposal: ProposalBranch, publication: Publication) 
     followed = _follow(run, [], replay=True, push=False)
     if found.state == "closed" or (found.state == "open" and found.head != proposal.sha):
         said = "was turned down" if found.state == "closed" else "was edited"
-        raise ReviewError(
-            f"{branch} {said} on GitHub meanwhile; nothing was accepted.", hint="`nugget review` shows what waits now."
-        )
+        raise ReviewError(f"{branch} {said} on GitHub meanwhile; nothing was accepted.", hint="See `nugget review`.")
     into = git.current_branch(brain) or "the brain"
     pending = f"It is merged on GitHub, but not here yet: {followed.problems[0]}" if followed.problems else None
     return Decided(into=into, commit=git.head(brain) or "", files=proposal.files, pending=pending)

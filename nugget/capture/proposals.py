@@ -94,7 +94,7 @@ def _period(day: str, every: str) -> tuple[int, ...]:
 
 def digest_text(units: Sequence[tuple[Unit, str]]) -> tuple[str, str]:
     """Return the title and text of a digest's pull request; each unit is marked `new` or `edited`."""
-    title = _titled([unit for unit, _ in units]) if units else "Nothing is left of this digest"
+    title = titled([unit for unit, _ in units]) or "Nothing is left of this digest"
     parts = [f"{counted(len(units), 'unit')} from sessions, a commit for each session. Tick what you have read."]
     for unit, status in units:
         fence = "`" * (3 + max(map(len, re.findall("`{3,}", unit.body)), default=0))
@@ -107,10 +107,10 @@ def digest_text(units: Sequence[tuple[Unit, str]]) -> tuple[str, str]:
     return title, "\n\n".join(filter(None, parts))
 
 
-def _titled(units: Sequence[Unit]) -> str:
+def titled(units: Sequence[Unit]) -> str:
     """Return the title of a proposal of these units: `Webhook signatures over raw bodies, and 3 more`."""
     more = f", and {len(units) - 1} more" if len(units) > 1 else ""
-    return f"{_subject(units[0].title)}{more}"
+    return f"{_subject(units[0].title)}{more}" if units else ""
 
 
 def branch_name(kind: str, name: str, moment: datetime) -> str:
@@ -144,7 +144,7 @@ def session_message(session: Session, result: CaptureResult, *, branch: str, key
     trailers = {"Title": _subject(asked, 120)} if asked else {}
     trailers |= {"Session": _token(session.id), "Records": capture_id(keys), "Method": _token(result.method)}
     return _message(
-        _titled([change.unit for change in changes]),
+        titled([change.unit for change in changes]),
         [opening, summary, *_parts(changes, result.dropped), closing, _how_to(branch)], trailers,
     )  # fmt: skip
 

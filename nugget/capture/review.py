@@ -16,7 +16,7 @@ from nugget.brain import is_knowledge_path
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import ledger
 from nugget.capture.compare import BRANCH_PREFIX
-from nugget.capture.proposals import digest_text, is_digest, parse_message, reasons_in
+from nugget.capture.proposals import digest_text, is_digest, parse_message, reasons_in, titled
 from nugget.errors import ConflictError, ReviewError
 from nugget.infra import git
 from nugget.models import Problem, Severity, Unit
@@ -198,7 +198,7 @@ def decide(
         commit = tip
         if kept or (is_whole and decision.accept is None):
             contents = {file.path: _merged(file, proposal, into=into) for file in edited}
-            commit = _merge_commit(brain, proposal, contents, tip=tip, whole=is_whole, now=now)
+            commit = _merge_commit(brain, proposal, edited, contents, tip=tip, whole=is_whole, now=now)
         left = _remainder(brain, proposal, rest, tip=commit, now=now)
         lines = _rejections(brain, proposal, gone, home=home, now=now)
         if commit == tip:
@@ -313,14 +313,16 @@ def _merge_knowledge(path: str, ours: bytes, before: bytes, theirs: bytes) -> by
 
 
 def _merge_commit(
-    brain: Path, proposal: ProposalBranch, contents: Mapping[str, bytes | None], *, tip: str, whole: bool, now: datetime
-) -> str:
+    brain: Path, proposal: ProposalBranch, accepted: Sequence[ProposedFile], contents: Mapping[str, bytes | None],
+    *, tip: str, whole: bool, now: datetime,
+) -> str:  # fmt: skip
     """Return the commit of the merge: the proposal's own if that is a fast-forward, else a new one on `tip`."""
     if whole and proposal.base == tip:
         return proposal.sha
     trailers = "\n".join(f"{name}: {value}" for name, value in proposal.trailers.items())
     listed = "\n".join(f"- {path}" for path in contents)
-    message = f"{proposal.title}\n\nAccepted from {proposal.branch}:\n{listed}\n\n{trailers}\n"
+    title = titled([one.unit for one in accepted if one.unit]) or proposal.title
+    message = f"{title}\n\nAccepted from {proposal.branch}:\n{listed}\n\n{trailers}\n"
     parents = [tip, proposal.sha] if whole else [tip]
     return git.commit_files(brain, files=contents, message=message, parents=parents, now=now)
 

@@ -250,7 +250,7 @@ def _review_by_keys(brain: BrainOption) -> None:
 def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:
     """Ask for a decision on each unit, then apply all; return False if the person stopped."""
     put(f"\n{proposal.branch}", style="bold cyan")
-    put(f"{one_line(proposal.title)}\n")
+    put(f"{one_line(proposal.prompt or proposal.title)}\n")
     chosen: dict[str, str] = {}
     edits: dict[str, str] = {}
     key = ""

@@ -80,9 +80,7 @@ def clear_errors() -> Iterator[None]:
     except PoolTimeout as error:
         raise IndexBusy("The team's index has no free connection, or is down.", hint="Try again later.") from error
     except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction, psycopg.errors.UndefinedTable) as error:
-        raise IndexUnavailable(
-            "The database has no Nugget index, or an outdated one.", hint="Run: nugget index migrate"
-        ) from error
+        raise IndexUnavailable("The database has no current Nugget index.", hint="Run: nugget index migrate") from error
     except psycopg.errors.QueryCanceled as error:
         raise IndexBusy(f"The team's index took longer than {PATIENCE_S} s.", hint="Try again.") from error
     except psycopg.Error as error:

@@ -93,9 +93,8 @@ def _publish(index: Index, connection: Connection[Any], space: str, origin: str,
     sql = "SELECT model, dimensions, origin FROM nugget.spaces WHERE space = %s"
     known = connection.execute(sql, (space,)).fetchone()
     if known and known[2] != origin:
-        raise IndexUnavailable(
-            f"The space {space} is another brain's.", hint="Name another space: index: postgresql://…/database#SPACE"
-        )
+        hint = "Name another in `index`: postgresql://…/database#SPACE"
+        raise IndexUnavailable(f"The space {space} is another brain's.", hint=hint)
     if known and (rebuild or known[:2] != (model, dimensions)):
         for table in _TABLES:
             connection.execute(f"DELETE FROM nugget.{table} WHERE space = %s", (space,))

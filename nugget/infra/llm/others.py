@@ -70,9 +70,7 @@ class ClaudeCli(Model):
             call.free = True
             if command is not None:
                 raise LLMUnavailable("This Nugget was started by a `claude` of another Nugget, and starts no other.")
-            raise LLMUnavailable(
-                "There is no `claude` command on the PATH.", hint="Install Claude Code, or change `extraction.with`."
-            )
+            raise LLMUnavailable("`claude` is not on the PATH.", hint="Install it, or change `extraction.with`.")
         folder = self._home / "claude-code"
         files.private_folder(folder)
         kept = {name: value for name, value in self._variables.items() if not re.fullmatch(_SESSION_VARIABLES, name)}
