@@ -41,6 +41,7 @@ TIMEOUT_S = 600.0
 _STATUS_OF: tuple[tuple[type[errors.NuggetError], int, str], ...] = (
     (errors.TranscriptError, 404, "unknown_session"),
     (errors.UsageError, 422, "invalid_request"),
+    (errors.ConflictError, 409, "conflict"),
     (errors.BrainError, 503, "no_brain"),
     (errors.IndexUnavailable, 503, "index_unavailable"),
     (errors.LLMUnavailable, 503, "llm_unavailable"),

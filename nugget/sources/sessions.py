@@ -313,7 +313,7 @@ def read_archive(file: Path) -> Session:
 
     try:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
-            about = json.loads(next(lines))
+            about = json.loads(next(lines, ""))
             if about.pop("format") != _ARCHIVE_FORMAT:
                 raise TranscriptError(f"{file} was written by a newer Nugget.", hint="Update Nugget.")
             events = [{"text": "", **json.loads(line)} for line in lines]
@@ -321,5 +321,5 @@ def read_archive(file: Path) -> Session:
         return session
     except FileNotFoundError as error:
         raise TranscriptError(f"{file} does not exist.") from error
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TranscriptError(f"{file} is damaged and cannot be read ({error}).") from error

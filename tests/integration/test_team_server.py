@@ -46,6 +46,7 @@ from nugget.app import team
 from nugget.capture import review
 from nugget.config import Environment, read_environment
 from nugget.infra import files, git
+from nugget.sources.sessions import archive_file
 from nugget.upkeep import trust
 
 QUESTION = "why do users see old prices"
@@ -167,9 +168,13 @@ def test_a_members_session_becomes_a_proposal(running, tmp_path, run_at):
     assert server.ask("/v1/sessions?space=open", headers=read_only, body=b"x").status == 403
     assert server.ask(f"/s/open/v1/units/session:{session}%231", headers=read_only).status == 404
     assert not server.ask("/s/open/v1/search", headers=read_only, q="the", sources="sessions").json["hits"]
-    bad = server.ask("/v1/sessions?space=open", headers={"authorization": f"Bearer {token}"}, body=b"not gzip")
-    assert (bad.status, bad.error.code) == (422, "invalid_request")
     sends = {"authorization": f"Bearer {token}", "content-type": "application/gzip"}
+    kept = gzip.decompress(archive_file(place.environment.home, session).read_bytes())
+    deep, other = map(gzip.compress, (kept + b"[" * 100_000, kept.replace(b'"text": "', b'"text": "Not ')))
+    for body, refusal in ((b"not gzip", (422, "invalid_request")), (deep, (422, "invalid_request")),
+                          (gzip.compress(b""), (422, "invalid_request")), (other, (409, "conflict"))):  # fmt: skip
+        bad = server.ask("/v1/sessions?space=open", headers=sends, body=body)
+        assert (bad.status, bad.error.code) == refusal
     huge = server.ask("/v1/sessions?space=open", headers={**sends, "content-length": str(10**10)}, body=b"x")
     assert (huge.status, huge.error.code) == (413, "body_too_large")
     huge = server.ask("/v1/sessions?space=open", headers=sends, body=gzip.compress(bytes(1 << 20)) * 10_000)  # 10 GB
