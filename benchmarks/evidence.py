@@ -21,9 +21,9 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from nugget.app.logs import ingest
 from nugget.config import Settings, read_environment
 from nugget.evidence import BundleOptions, evidence_bundle
-from nugget.evidence.derive import ingest
 from nugget.index.embedded.connection import open_home
 from nugget.sources.sessions import find_log
 

@@ -22,11 +22,12 @@ from nugget.errors import IndexUnavailable, LLMUnavailable, NuggetError, Transcr
 from nugget.evidence import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW, BundleOptions, EvidenceBundle
 from nugget.evidence import bundle_json as evidence_json
 from nugget.evidence.candidates import is_diagnostic, subject_words
-from nugget.evidence.derive import ingest, ingest_counts, put_evidence_units
+from nugget.evidence.derive import derive_sessions, put_evidence_units
 from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, select_with_llm
 from nugget.index.embedded import read_home
 from nugget.index.embedded.connection import open_home
-from nugget.index.embedded.events import LogSession, find_log_session, log_sessions
+from nugget.index.embedded.events import READ_TABLES, LogSession, find_log_session, log_sessions
+from nugget.index.embedded.ingest import ingest_log
 from nugget.index.embedded.sync import SyncResult
 from nugget.index.embedded.vectors import embed_missing
 from nugget.infra import files
@@ -35,7 +36,7 @@ from nugget.infra.llm import open_llm
 from nugget.infra.workspace import find_workspace
 from nugget.models import SourceName
 from nugget.redaction import allow_list, redact
-from nugget.sources import source_of
+from nugget.sources import Log, source_of
 from nugget.sources.sessions import find_log, find_logs
 from nugget.text import on_progress
 
@@ -64,6 +65,27 @@ _INTRODUCTION = (
 def shell_hook(shell: str) -> str:
     """Return the hook that records a shell: bash, zsh or fish."""
     return files.resource(f"shell_hooks/nugget.{shell}").read_text("utf-8")
+
+
+def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> dict[str, Any]:
+    """Read new entries of a session's logs and return their counts; concurrent calls read each entry once.
+
+    Raises NuggetError if the logs cannot be read.
+    """
+    read = ingest_log(connection, log, settings, now=now)
+    session = find_log_session(connection, log[0].id, source_of(log))
+    incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
+    return ingest_counts(
+        log[0].id, source_of(log), **{table: max(0, read.rows[table]) for table in READ_TABLES},
+        working_notes=notes, incidents=incidents, malformed=read.malformed, bytes_read=read.bytes_read,
+        redacted=dict(read.redacted),
+    )  # fmt: skip
+
+
+def ingest_counts(session: str, source: SourceName, **counts: Any) -> dict[str, Any]:
+    """Return the counts of new entries in a session's logs as JSON; missing counts are 0."""
+    names = (*READ_TABLES, "working_notes", "incidents", "malformed", "bytes_read")
+    return {"session_id": session, "source": str(source), **dict.fromkeys(names, 0), "redacted": {}, **counts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Read the logs of sessions and shells, and derive incidents, working notes and units from new rows.
+"""Derive incidents, working notes and units from the new rows of sessions and shells.
 
 Working notes are blockers, edits, todos and decisions. Todos and decisions come only from what a person said (a prompt,
 a comment, an echoed note, a line typed to an assistant), not from commands such as `npx next build`.
@@ -14,42 +14,18 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from nugget.config import Settings
 from nugget.evidence.incidents import OpenIncident, build_incidents, error_lines, is_reading, words_of
 from nugget.index.embedded import events as store
-from nugget.index.embedded import ingest as logs
 from nugget.index.embedded import units as stored
 from nugget.index.embedded.connection import write_transaction
 from nugget.index.embedded.events import Ids, LogSession
 from nugget.index.embedded.sync import chunks_of
 from nugget.models import Scope, SourceName, Unit
-from nugget.sources import Log, source_of
 from nugget.text import shorten
 
 _MAX_LINES_OF_COMMAND = 80
 _SPEECH_CHARS = 4000
 _UNITS_A_SESSION = 100
-
-
-def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> dict[str, Any]:
-    """Read new entries of a session's logs and return their counts; concurrent calls read each entry once.
-
-    Raises NuggetError if the logs cannot be read.
-    """
-    read = logs.ingest_log(connection, log, settings, now=now)
-    session = store.find_log_session(connection, log[0].id, source_of(log))
-    incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
-    return ingest_counts(
-        log[0].id, source_of(log), **{table: max(0, read.rows[table]) for table in store.READ_TABLES},
-        working_notes=notes, incidents=incidents, malformed=read.malformed, bytes_read=read.bytes_read,
-        redacted=dict(read.redacted),
-    )  # fmt: skip
-
-
-def ingest_counts(session: str, source: SourceName, **counts: Any) -> dict[str, Any]:
-    """Return the counts of new entries in a session's logs as JSON; missing counts are 0."""
-    names = (*store.READ_TABLES, "working_notes", "incidents", "malformed", "bytes_read")
-    return {"session_id": session, "source": str(source), **dict.fromkeys(names, 0), "redacted": {}, **counts}
 
 
 def derive_sessions(connection: sqlite3.Connection, keys: Iterable[int]) -> tuple[int, int]:

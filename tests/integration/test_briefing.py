@@ -14,8 +14,8 @@ from replay import make_repository
 from sessions import write_transcript
 
 from nugget.app import Brain
+from nugget.app.logs import ingest
 from nugget.config import load_settings, read_environment
-from nugget.evidence.derive import ingest
 from nugget.index.embedded.connection import open_home
 from nugget.index.embedded.sync import sync_provenance
 from nugget.infra.workspace import find_workspace

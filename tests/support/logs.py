@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nugget.app.logs import ingest
 from nugget.config import Environment, Settings, read_environment
 from nugget.evidence import BundleOptions, EvidenceBundle, evidence_bundle
-from nugget.evidence.derive import ingest
 from nugget.index.embedded.connection import open_home
+from nugget.sources import session_file
 from nugget.sources.sessions import find_log
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -67,11 +68,12 @@ class Logs(ShellLogs):
         self.write(session, "stdin.log", "cargo test --workspace\nai resume from where we left off\n")
         self.write(session, "stderr.log", "error[E0425]: cannot find value `foo` in this scope\n")
 
-    def ingest(self, session: str, settings: Settings = Settings()) -> dict[str, Any]:  # noqa: B008
-        """Take in what is new."""
-        log = find_log(self.environment, session)
+    def ingest(self, session: str, transcript: Path | None = None) -> dict[str, Any]:
+        """Take in what is new in a session's shell log, or in an agent's transcript."""
+        agent = session_file(transcript, agent="claude-code", name=session) if transcript else None
+        log = (agent,) if agent else find_log(self.environment, session)
         assert log is not None
-        return ingest(self.index, log, settings=settings, now=NOW)
+        return ingest(self.index, log, settings=Settings(), now=NOW)
 
     def ask(self, session: str, query: str, **options: Any) -> EvidenceBundle:
         """Ask about a session that has been taken in."""

@@ -16,11 +16,10 @@ from nugget.config import Settings
 from nugget.errors import UsageError
 from nugget.evidence import TRUNCATED, BundleOptions, bundle_json
 from nugget.evidence.candidates import PROFILES
-from nugget.evidence.derive import ingest, notes_of_command, notes_of_speech
+from nugget.evidence.derive import notes_of_command, notes_of_speech
 from nugget.evidence.selection import select_with_llm
 from nugget.index.embedded.events import TABLES
 from nugget.infra.llm import LLM
-from nugget.sources import Log, session_file
 
 SESSION = "sess_walkthrough"
 
@@ -141,13 +140,11 @@ def test_a_search_without_result_and_a_command_stopped_by_hand_are_no_incidents(
     assert logs.ask("s", "what failed").incidents == ()
 
 
-def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -> Log:
+def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -> Path:
     """A transcript with a prompt and these tool calls: (tool, input, result, whether it failed)."""
     file.unlink(missing_ok=True)
     write_transcript(file, [("Fix the shop.", "Done.", *calls)], session=file.stem)
-    found = session_file(file, agent="claude-code", name=file.stem)
-    assert found is not None
-    return (found,)
+    return file
 
 
 FAILED = ("Bash", {"command": "npm test"}, "Exit code 1\nFAIL cart.test.ts\nTypeError: price is undefined", True)
@@ -164,7 +161,7 @@ HARMLESS = [
 @pytest.mark.proves("EVI-INCIDENTS", "EVI-RESUME")
 def test_what_is_shown_or_refused_is_no_failure_and_what_was_fixed_is_not_where_we_were(logs, tmp_path):
     def ask(question: str, *calls: tuple[str, dict[str, Any], str, bool]) -> str:
-        ingest(logs.index, transcript(tmp_path / "a.jsonl", [*HARMLESS, *calls]), settings=Settings(), now=NOW)
+        logs.ingest("a", transcript(tmp_path / "a.jsonl", [*HARMLESS, *calls]))
         return logs.ask("a", question).context_text
 
     told = ["incidents:\n- `npm test` failed (exit 1)", "    TypeError: price is undefined", "    FAIL cart.test.ts"]
@@ -178,17 +175,16 @@ def test_what_is_shown_or_refused_is_no_failure_and_what_was_fixed_is_not_where_
 @pytest.mark.proves("EVI-SESSIONS", "EVI-INGEST")
 def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_grown(logs, tmp_path):
     file = tmp_path / "abc.jsonl"
-    first = ingest(logs.index, transcript(file, [FAILED]), settings=Settings(), now=NOW)
+    first = logs.ingest("abc", transcript(file, [FAILED]))
     assert (first["events"], first["pane_output"], first["incidents"]) == (4, 2, 1)
     ids = [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")]
     calls = [
         FAILED, ("Edit", {"file_path": "/srv/shop/cart.ts", "old_string": "a", "new_string": "b"}, "done", False),
         ("TodoWrite", TODOS, "ok", False), ("Bash", {"command": "npm test"}, "12 passed", False),
     ]  # fmt: skip
-    grown = transcript(file, calls)
-    second = ingest(logs.index, grown, settings=Settings(), now=NOW)
+    second = logs.ingest("abc", transcript(file, calls))
     assert (second["events"], second["file_edits"], second["incidents"]) == (4, 1, 0)
-    assert not ingest(logs.index, grown, settings=Settings(), now=NOW)["bytes_read"]
+    assert not logs.ingest("abc", file)["bytes_read"]
     assert [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")][:3] == ids[:3]
     (incident,) = logs.ask("abc", "what went wrong with npm").incidents
     assert incident.facts["fixed_by"] == "npm test" and "edited since: cart.ts" in incident.facts["summary"]
@@ -369,7 +365,7 @@ def test_no_secret_in_an_agents_session_is_stored_or_returned(logs, tmp_path):
             command, printed = ("x " * ((limit - edge) // 2) + text for limit in (2000, 1000))
             calls.append(("Bash", {"command": command}, printed, True))
             calls.append(("mcp__http", {"q": "x"}, "z " * ((1500 - edge) // 2) + text, True))
-    done = ingest(logs.index, transcript(tmp_path / "a.jsonl", calls), settings=Settings(), now=NOW)
+    done = logs.ingest("a", transcript(tmp_path / "a.jsonl", calls))
     assert done["events"] > 5 * len(SECRETS) and done["incidents"]
     found = everything(logs, "a")
     assert [text for text, secret in SECRETS if left_over(secret, found)] == []
