@@ -289,8 +289,7 @@ def _nugget(
     summary = one_line(whole)
     detail = shorten(detail if summary == whole else f"{whole} {detail}".strip(), 1000)
     evidence, support = found
-    touched = {touch.path: touch for touch in touches}
-    path = entry["path"].strip()
+    touched, path = {touch.path: touch for touch in touches}, entry["path"].strip()
     if path not in touched:
         path = places.find(path)
         path = path if path in touched or (path and places.is_file(path)) else None

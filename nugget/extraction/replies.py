@@ -292,8 +292,8 @@ def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> b
 
     def has_name(clause: str, other: str) -> bool:
         known, low = set(map(_key, re.findall(_WORD, other))), other.lower()
-        unknown = (word for word in re.findall(_WORD, clause) if _key(word) not in known)
-        return any(_is_name(word, text) for word in unknown if len(word) <= _STEM_CHARS or word.lower() not in low)
+        new = (word for word in re.findall(_WORD, clause) if _key(word) not in known)
+        return any(_is_name(word, text) for word in new if word.lower() not in low or any(map(str.isdigit, word)))
 
     is_turned = (len(_NOT.findall(ours)) + len(_NOT.findall(theirs))) % 2 == 1
     return is_turned or (has_name(ours, quotes) and has_name(theirs, title))
