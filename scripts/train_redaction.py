@@ -11,6 +11,7 @@ First each part is measured by a model of the others; the written model then is 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -72,7 +73,7 @@ def rows() -> list[Row]:
     for part, text, secret in labelled():
         data = text.encode("utf-8", "surrogatepass")
         marks = [*places(text.lower(), "pass"), *(start for start, _, rule in scanned(data) if "password" in rule)]
-        for start, end, _, features in suspects(data, marks):
+        for start, end, _, features in suspects(data, marks, (-math.inf, -math.inf)):
             word = data[start:end].decode("utf-8", "replace")
             found.add((part, word, features, is_one_of(word, secret)))
     return sorted(found, key=lambda row: (row[0], row[1], sorted(row[2]), row[3]))

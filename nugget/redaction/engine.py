@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from importlib.metadata import version
-from itertools import chain
+from itertools import chain, compress
 from string import ascii_letters, digits
 from typing import Any
 
@@ -33,6 +33,7 @@ _SHAPES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
 )
 """Kinds recognised by the form of a word alone, the signs allowed besides `_` and `-`, and the test."""
 _WORD, _WORD_SIGNS = re.compile(r"[A-Za-z0-9_-]*"), ascii_letters + digits + "_-"
+_RUNS = bytes.maketrans(f"{_WORD_SIGNS}!#$%*+?^&".encode(), b"w" * len(_WORD_SIGNS) + b"#" * 9)
 _OF_DATA, _DATA_AFTER = ("/", "+", ".", "%"), re.compile(r"[/+=%]|\.\w")
 """Signs next to a word that is part of a path or of base64."""
 _JOINING = tuple("_.-/+%:|")
@@ -240,9 +241,6 @@ def _said(view: str, start: int, end: int, kind: str, list_end: Callable[[int], 
     return start, start + len(judge.before_grammar(value) if kind == "passphrase" else value)
 
 
-_RUNS = bytes.maketrans(f"{_WORD_SIGNS}!#$%*+?^&".encode(), b"w" * len(_WORD_SIGNS) + b"#" * 9)
-
-
 def _shaped(view: str, runs: str, known: bytearray) -> Iterator[Span]:
     """Yield words of 20 characters or more that only their random letters and digits give away."""
     run_end, stop = partial(_end_of_run, READ.run, view, [-1, -1]), 0
@@ -250,19 +248,15 @@ def _shaped(view: str, runs: str, known: bytearray) -> Iterator[Span]:
         run = _WORD.match(view, at)
         word = run.group() if run else ""
         stop, before = at + len(word), view[at - 1 : at]
-        if not judge.is_issued(word) or known.find(0, at, stop) < 0:
+        is_plain = word.islower() and word.isalnum() and before not in _JOINING  # a digest, or a word
+        if is_plain or not judge.is_issued(word) or known.find(0, at, stop) < 0:
             continue
-        if word.islower() and word.isalnum() and before not in _JOINING:
-            continue  # a digest, or a word
-        for kind, signs, accepts in _SHAPES:
-            if signs == _OF_PAIRS:
-                fits = before in (".", ":", "|") and len(word) >= 24 and view[stop : stop + 1] not in ("/", "+", "=")
-            elif signs:
-                fits = before != "." or "_" in word or "-" in word
-            else:
-                fits = before not in _OF_DATA and not _DATA_AFTER.match(view, stop)
-            if not fits:
-                continue
+        may_be = (
+            before not in _OF_DATA and not _DATA_AFTER.match(view, stop),
+            before != "." or "_" in word or "-" in word,
+            before in (".", ":", "|") and len(word) >= 24 and view[stop : stop + 1] not in ("/", "+", "="),
+        )
+        for kind, signs, accepts in compress(_SHAPES, may_be):
             start, end = _whole(view, at, stop, signs, run_end)
             if accepts(view[start:end]) and not judge.is_told_public(view, start, end):
                 yield start, end, f"shape.{kind}"

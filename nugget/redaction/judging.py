@@ -33,8 +33,6 @@ IS = patterns("values", of_bytes=False)
 PUBLIC_KEYS = tuple(_LISTS[8].split())
 _PUBLIC_NAMES = (*_LISTS[7].split(), *PUBLIC_KEYS, "public key")
 _ISSUED, _SIGNS = re.compile(r"(?=\D{0,159}+\d)[\W\d_]{0,159}+[^\W\d_]"), frozenset("!#$%&*+?@^~")
-
-
 is_found = bool
 """The test of kinds whose pattern is enough."""
 

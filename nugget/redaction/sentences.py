@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from string import ascii_letters, digits
 from typing import Any
 
 from nugget.redaction import judging as judge
@@ -17,36 +18,29 @@ from nugget.redaction.structured import Span
 
 READ = judge.patterns("sentences", of_bytes=False)
 _FORMS = vars(judge.patterns("forms", of_bytes=False))
-_TESTS = (
-    judge.is_strong, judge.is_odd, judge.is_random, judge.is_scrambled, judge.is_coined, judge.is_not_placeholder,
-    judge.is_stop_word,
-)  # fmt: skip
+_TESTS = "is_strong is_odd is_random is_scrambled is_coined is_not_placeholder is_stop_word".split()
 _STRENGTHS = "hex", "is_scrambled", "is_strong", "is_coined", "number", "plain"
 """Forms of words; the first that a word has is combined with what stands around it."""
 _KINDS = {"password": "password", "code": "pin", "key": "token", "login": "password"}
-_CLASSES = bytes(
-    ord(
-        "v" if sign == "\xe2" else "u" if sign > "\x7f" else "a" if sign.isalpha() else "0" if sign.isdigit()
-        else "#" if sign in "!#$%&*?@^~+" else "{" if sign in "{}();=<>" else sign if sign in "\n"
-        else " " if sign in " \t\r,.'\"\\" else "-"
-    )
-    for sign in map(chr, range(256))
-)  # fmt: skip
-"""A sign for the class of each byte: letters, punctuation as after line numbers, digits, and signs of three kinds."""
-_ODD = re.compile(rb"(?:0(?:(?<=a0)|(?<=a-0)|-?a|000(?!v(?<=\n  0000v)))|#(?<=[auv0]#)[auv0])[^\n]*")
-"""Classes that follow each other in a secret with digits or signs, but for line numbers, and the rest of their line."""
+_CLASSES = bytes.maketrans(
+    f"{ascii_letters}{digits}!$%&*?@^~+:/[]|_`\t\r".encode() + bytes(range(128, 256)),
+    b"a" * 52 + b"0" * 10 + b"#" * 10 + b"-" * 7 + b"  " + b"u" * 98 + b"v" + b"u" * 29,
+)
+"""A sign for the class of each byte: letters, digits, signs of passwords and of names, spaces, bytes beyond ASCII."""
+_ODD = re.compile(rb"(?:0(?:(?<=a0)|(?<=a-0)|-?a|000(?!v(?<=\n  0000v)))|#(?<=[auv0]#)[auv0])[^ \n]*")
+"""Classes that follow each other in a secret with digits or signs, but for line numbers, and the rest of their word."""
 _PART = re.compile(
     rb"(?:(?m:^)(?:\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})))?+"
     rb"(?P<text>.{1,320}\Z|.{160,319} |.{320}[\x80-\xbf]*|(?<=[\x92\t])\Z)"
 )
 """A part of a line that is read as one; a line number, or the rights in a line of `ls -l`, may stand before it."""
 _ABOVE, _BELOW, _FEW = 240, 2, 4
-"""Bytes above a part that are read with it, lines below a word for passwords in which a plain word may be one, and the
-number of words that makes a line long."""
-_SHORTEST, _LONGEST, _LONG_WORD = 4, 100, 24
+"""Bytes read above a part, lines read below a word for passwords, and the number of words that makes a line long."""
+_LEAST = 1.9, -1.1
+"""The least weight of the form of a secret without and with a telling word in its part of a line."""
+_SHORTEST, _LONGEST, _LONG_WORD, _NEAR = 4, 100, 24, (14, 30, 70)
+"""Characters of words; and from a telling word, below which a word stands next to it, near it, or not far."""
 _OPENING, _CLOSING, _QUOTES = "\\\"'`([{<*_«“‘„‚›»~", "\\\"'`)]}>*_»”’“‹,.;:!?…~", "\"'`«»“”„‘’*"
-_NEAR = (14, 30, 70)
-"""Characters from a telling word below which a word stands next to it, near it, or not far."""
 
 Word = tuple[int, str, str, str]
 """Where a word of a sentence begins, the signs before it, the word, and the signs after it."""
@@ -58,10 +52,9 @@ def sentence_secrets(view: str, data: bytes, marks: Iterable[int], known: bytear
     """Yield the secrets in the sentences of a view, whose bytes are `data`; `known` marks what has been found."""
     weights, least = _trained()
     for start, end, kind, features in suspects(data, marks):
-        if known.find(0, start, end) >= 0:
-            score = weights[""] + sum(weights.get(name, 0.0) for name in features)
-            if score >= least and not judge.is_told_public(view, start, end):
-                yield start, end, f"sentence.{kind}"
+        score = weights[""] + sum(weights.get(name, 0.0) for name in features)
+        if score >= least and known.find(0, start, end) >= 0 and not judge.is_told_public(view, start, end):
+            yield start, end, f"sentence.{kind}"
 
 
 @cache
@@ -71,34 +64,43 @@ def _trained() -> tuple[Mapping[str, float], float]:
     return stored["weights"], math.log(stored["threshold"] / (1 - stored["threshold"]))
 
 
-def suspects(data: bytes, marks: Iterable[int]) -> Iterator[Suspect]:
+@lru_cache(maxsize=16_384)
+def _weight(word: str) -> float:
+    """Return what the form of a word adds to its score."""
+    return sum(_trained()[0].get(name, 0.0) for name in _of_form(word))
+
+
+def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LEAST) -> Iterator[Suspect]:
     """Yield the words that could be secrets in the sentences of a UTF-8 text; words for passwords are at `marks`."""
     told = {data.rfind(b"\n", 0, at) + 1 for at in marks}
     for _ in range(_BELOW):  # the answer may stand in one of the next lines
         told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
     classes = data.translate(_CLASSES) + b"\n"
-    odd = {data.rfind(b"\n", 0, found.start()) + 1 for found in _ODD.finditer(classes)}
-    for line in sorted(told | odd):
-        stop = classes.find(b"\n", line)
-        codes, signs, others, digits = (classes.count(sign, line, stop) for sign in (b"{", b"#", b"-", b"0"))
-        if 12 * codes + 4 * (signs + others) + digits > 48 + stop - line:
-            continue
-        for part in _PART.finditer(data, line, stop):
+    lines, last, stop = set(told), 0, 0
+    for found in _ODD.finditer(classes):
+        begin = max(last, *(classes.rfind(sign, last, found.start()) + 1 for sign in (b" ", b"\n")))
+        last = found.end()
+        runs = _runs(data[begin:last].decode("utf-8", "replace")) if begin >= stop else ()
+        if any(_reach(run) >= least[True] for run in runs):
+            lines.add(data.rfind(b"\n", 0, begin) + 1)
+            stop = classes.find(b"\n", last)
+    for line in sorted(lines):
+        for part in _PART.finditer(data, line, classes.find(b"\n", line)):
             text, begin = part["text"].decode("utf-8", "surrogateescape"), part.start("text")
             runs = _runs(text)
-            oddness = max(map(_oddness, runs), default=0)
-            may_be_plain = line in told and (len(runs) < _FEW or any(map(_gives, runs)))
-            if part["listing"] or not (oddness or may_be_plain):
+            is_told = any(map(_told_by, runs))
+            oddness = max([_oddness(run) for run in runs if _reach(run) >= least[is_told]], default=0)
+            if part["listing"] or not (oddness or line in told):
                 continue
             above = data[max(0, begin - _ABOVE) : begin].rpartition(b"\x1f")[2]  # within one text of a session
             told_above = frozenset(filter(None, map(_told_by, _runs(above.decode("utf-8", "replace")))))
-            if (oddness > 1 and len(runs) > 1) or told_above or any(map(_told_by, runs)):
-                for start, end, kind, features in _of_part(text, told_above):
+            if (oddness > 1 and len(runs) > 1) or told_above or is_told:
+                for start, end, kind, features in _of_part(text, told_above, least[is_told]):
                     yield begin + start, begin + end, kind, features
 
 
 @lru_cache(maxsize=1024)  # the texts of a session repeat lines
-def _of_part(text: str, told_above: frozenset[str]) -> Sequence[Suspect]:
+def _of_part(text: str, told_above: frozenset[str], least: float) -> Sequence[Suspect]:
     """Return the suspects in a part of a line, their places counted from its beginning."""
     words = [*_words(text)]
     told = [(kind, start) for start, _, word, _ in words if (kind := _told_by(word))]
@@ -111,7 +113,7 @@ def _of_part(text: str, told_above: frozenset[str]) -> Sequence[Suspect]:
     line |= {f"in {kind}" for kind, _ in told} | {f"above {kind}" for kind in told_above}
     line |= {"listed"} if READ.listed.match(text) else set()
     for place, (start, before, word, after) in enumerate(words):
-        if not _is_suspect(words, place, is_told):
+        if not _is_suspect(words, place, is_told) or _weight(word) < least:
             continue
         form, stop = _of_form(word), start + len(word)
         near, nearest = _of_telling(start, stop, told)
@@ -171,7 +173,7 @@ def _of_form(text: str) -> frozenset[str]:
     shape = READ.other.sub("#", READ.number.sub("0", READ.upper.sub("A", READ.lower.sub("a", text))))[:6]
     classes = sum(bool(pattern.search(text)) for pattern in (READ.lower, READ.upper, READ.number, READ.other))
     forms = (name for name, pattern in _FORMS.items() if pattern.search(text))
-    tests = (test.__name__ for test in _TESTS if test(text))
+    tests = (test for test in _TESTS if getattr(judge, test)(text))
     sizes: tuple[str, ...] = f"length {size if size < 12 else size // 4 * 4}", f"distinct {min(len(set(text)), 12)}"
     sizes += (f"phrase {text.count(' ')}",) if " " in text else ()
     return frozenset((*forms, *tests, *sizes, f"shape {shape}", f"classes {classes}"))
@@ -213,6 +215,12 @@ def _told_by(word: str) -> str:
 def _gives(run: str) -> bool:
     """Return True for a word after which a plain word may be a secret, and for a quoted one."""
     return run[0] in _QUOTES or bool(READ.giving.search(run)) or bool(READ.hyphened.match(run))
+
+
+@lru_cache(maxsize=16_384)
+def _reach(run: str) -> float:
+    """Return the most that a word in an odd run weighs."""
+    return max([-math.inf, *(_weight(word) for _, _, word, _ in _words(run) if _oddness(run))])
 
 
 @lru_cache(maxsize=16_384)

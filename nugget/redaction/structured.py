@@ -23,6 +23,8 @@ STEMS = ("pass", "pw", "secret", "token", "key", "credential", "auth")
 _PUBLIC = tuple(word + sign for word in ("pub", "public") for sign in " _-")
 _ENDS, _TO_VALUE = frozenset(" \t\r\n\"'`"), re.compile(r"[\w.-]*(?:\s?[:=]\s?|[\"'\\]{1,4}:?\s?|\s){0,3}")
 _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
+_CLOSING = ".,;:!?)]*'\xc2\xbb"
+_CELL_SIGNS = " \t\r`*\"'"
 
 
 def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator[Span]:
@@ -165,9 +167,6 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     return ends and sign in ("=", "=>") and (weak or (strong and not judge.is_code(given)))
 
 
-_CELL_SIGNS = " \t\r`*\"'"
-
-
 def _below(view: str, at: int) -> Iterator[Span]:
     """Yield the cells below a heading for secrets in CSV, Markdown and the output of databases."""
     first, last = view.rfind("\n", max(0, at - 400), at) + 1, view.find("\n", at, at + 400)
@@ -192,9 +191,6 @@ def _below(view: str, at: int) -> Iterator[Span]:
             yield start, start + len(cell), "table.password" if meant == "password" else "table.secret"
         if last < 0:
             return
-
-
-_CLOSING = ".,;:!?)]*'\xc2\xbb"
 
 
 def _told(view: str, at: int) -> Span | None:
