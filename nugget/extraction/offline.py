@@ -51,6 +51,7 @@ _ALIKE = 0.4
 _SAME_SUBJECT, SHARED_WORDS = 0.65, 0.4
 """Likeness from which two drafts are about one subject: in words and meaning, and in words alone."""
 _EITHER = re.compile(r"([\w.+#-]*\w) (?:or|vs\.?|oder|ou) ([\w.+#-]*\w)")
+_NUMBERED = phrases.any_of(r"(?:\A|\n)\s*\d{1,2}[.)] (?!\*\*)")
 _NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 
 
@@ -145,7 +146,7 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
         draft.kind, least_sure = _type_and_floor(draft)
         score = lasting.get(id(draft))
         draft.confidence = max(judge.draft_score(draft.features) if score is None else score, least_sure)
-        if not draft.anchor.is_agreed and _is_of_the_moment(draft):
+        if not least_sure if draft.anchor.is_agreed else _is_of_the_moment(draft):
             draft.confidence = 0.0
     kept = [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
     for draft in kept:
@@ -194,14 +195,16 @@ def _replaces(one: Draft, other: Draft) -> bool:
 
 
 def _is_of_the_moment(draft: Draft) -> bool:
-    """Return whether a person reported a failure or was told no, or an agent advised, guessed or read output aloud."""
-    found, said, channel = draft.anchor.features, draft.statement, draft.anchor.sentence.channel
-    if channel is Channel.USER:
+    """Return whether a person reported a failure or was told no, or an agent advised, guessed or told what happened."""
+    found, said, sentence = draft.anchor.features, draft.statement, draft.anchor.sentence
+    if sentence.channel is Channel.USER:
         return bool(draft.anchor.episode.denied or phrases.REPORTS.search(said))
     is_told = titles.is_imperative(said) and not any(map(found.get, ("must", *REASONS)))
-    is_news = _NOW.search(draft.anchor.sentence.text) and not any(map(found.get, REASONS[:4]))
-    is_passing = channel is Channel.REPLY and (is_told or is_news or phrases.MOMENTARY.search(said))
-    return bool(is_passing or not titles.is_telling(draft.title) or phrases.MEASURED.search(draft.title))
+    is_news = _NOW.search(sentence.text) and not any(map(found.get, REASONS[:4]))
+    is_step = _NUMBERED.search(sentence.event.text, max(0, sentence.start - 9), sentence.start + 2)
+    is_passing = is_told or is_news or is_step or phrases.MOMENTARY.search(said)
+    is_poor = not titles.is_telling(draft.title) or phrases.MEASURED.search(draft.title)
+    return bool(is_poor or (is_passing and sentence.channel is Channel.REPLY))
 
 
 def _type_and_floor(draft: Draft) -> tuple[KnowledgeType, float]:

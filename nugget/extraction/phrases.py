@@ -68,8 +68,7 @@ FEATURES = {name: any_of(*parts, flags=re.NOFLAG) for name, parts in {
     ),
     "not": (
         r"\b(?:not|n't|no longer|none|without|nothing|stop \w+ing|nicht|kein\w*|ohne|ne|pas|sans|aucune?|plus|no|sin"
-        r"|ningún|ninguna)\b",
-        r"n't\b|ない|ません|ず、|不|没|無|无",
+        r"|ningún|ninguna)\b|n't\b|ない|ません|ず、|不|没|無|无",
     ),
     "instead": (
         r"^(?:we )?use [^,.;]{2,40},? not\b",
@@ -121,8 +120,7 @@ FEATURES = {name: any_of(*parts, flags=re.NOFLAG) for name, parts in {
         r"|i need|i'm going|let's|going to|i can|i could|i see|i have|i've|i found|i also|i understand)\b",
         r"\b(?:ich werde|ich schaue|lass mich|als nächstes|jetzt|je vais|laisse-moi|maintenant|ensuite|voy a|déjame"
         r"|ahora|a continuación|давай(?:те)?|сейчас|теперь|сначала|попробу\w+|провер(?:им|ю)|созда(?:дим|м)"
-        r"|добав(?:им|лю))\b",
-        r"確認します|見てみ|次に|让我|我来|我将|接下来|下一步|先把|现在",
+        r"|добав(?:им|лю))\b|確認します|見てみ|次に|让我|我来|我将|接下来|下一步|先把|现在",
     ),
     "offer": (OFFERS.pattern,),
     "remember": (
@@ -190,8 +188,7 @@ ON_SECOND_THOUGHT = any_of(r"\W*(?:actually|wait|no wait|hmm+|on second thought)
 STILL_WRONG = any_of(
     ON_SECOND_THOUGHT.pattern,
     r"\W*(?:still\b|same (?:error|issue|problem|result)|(?:that )?(?:did|does)n't (?:help|work|fix)|not (?:yet|fixed"
-    r"|working)|whoops|oops|hmm|immer noch|toujours|sigue)",
-    r"\W*(?:まだ|还是|仍然)",
+    r"|working)|whoops|oops|hmm|immer noch|toujours|sigue)|\W*(?:まだ|还是|仍然)",
 )
 """The agent's opening words when its attempt did not help."""
 
@@ -283,9 +280,9 @@ MOMENTARY = any_of(
     r"^alternatively\b|^(?:the|this|our) (?:plan|prototype) \w+s\b|(?:^|, )you (?:could|can|may|might)\b|\byour\b"
     r"|\bthe user(?:'s)? \w+s\b|\b(?:likely|probably|possibly|perhaps|seems?|(?:might|may not) (?:be|have|need))\b"
     r"|^(?:the|this) (?:(?:test|e2e|first|last) )?(?:errors?|outputs?|logs?|screenshots?|hints?)\b[^.,]{0,40}?"
-    r" (?:shows?|says?|suggests?|confirms?|means)\b|\b(?:is|are|was|were|itself) (?:actually |also |always )?(?:fine"
-    r"|correct|valid|healthy|wrong|broken|succeeded)\b(?! (?:because|when|if|for|to|unless)\b)|\b(?:two|different|real)"
-    r" (?:\w+ )?(?:things|issues|problems|bugs)\b"
+    r" (?:shows?|says?|suggests?|confirms?|means)\b|^the error is\b|\b(?:is|are|was|were|itself)"
+    r" (?:actually |also |always )?(?:fine|correct|valid|healthy|wrong|broken|succeeded)\b(?! (?:because|when|if|for"
+    r"|to|unless)\b)|\b(?:two|different|real) (?:\w+ )?(?:things|issues|problems|bugs)\b|[✓✅]"
 )
 """Signs that an agent advises, guesses, reads output aloud, or tells of one person's set-up."""
 MEASURED = any_of(r"(?:(?<![\w.])[~$]?\d[\d,.]*(?!\w)[^\d]*){3}")
@@ -295,7 +292,7 @@ REPORTS = any_of(
     r"|\bfind out (?:what|why|how)\b|\bstill (?:seems|shows|says)\b"
 )
 """Signs that a person pastes output or reports a failure."""
-ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with)\b")
+ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with|helpers?)\b")
 """Signs of a question about how to proceed, not about what is built."""
 
 ERRAND = any_of(
