@@ -45,7 +45,7 @@ OLD_OFFLINE = ("capture.method", "heuristic")
 _FORMS = {
     "retrieval.reranker": ("auto|local|claude|cross-encoder:.+", "auto, local, claude or cross-encoder:MODEL"),
     "brains.captures": ("[^=]+=.+", "a list of name=glob"),
-    "http.rights": (".+=.+:(read|write)", "a list of GROUP=SPACE:read or GROUP=SPACE:write"),
+    "http.rights": (".+=[^:]+(:(read|write))?", "a list of GROUP=SPACE:read or GROUP=SPACE:write"),
 }
 """The form of a text or of each entry of a list, and its description."""
 

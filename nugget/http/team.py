@@ -287,13 +287,13 @@ def _known_token(environment: Environment, text: str) -> Caller | None:
 
 
 async def _by_proxy(settings: Settings, trusted: list[Any], request: Request) -> Caller | None:
-    """Return the caller named by a trusted proxy; headers from other addresses are ignored."""
+    """Return the caller named by a trusted proxy; a header that came twice may be partly the caller's own."""
     address = ipaddress.ip_address(request.client.host) if request.client else None
-    name = request.headers.get(settings.http_user_header)
-    if address is None or not name or not any(address in network for network in trusted):
+    names, groups = map(request.headers.getlist, (settings.http_user_header, settings.http_groups_header))
+    is_trusted = address is not None and any(address in network for network in trusted)
+    if not is_trusted or len(names) != 1 or not names[0] or len(groups) > 1:
         return None
-    groups = [group.strip() for group in request.headers.get(settings.http_groups_header, "").split(",")]
-    return name, _rights(settings, [name, *groups])
+    return names[0], _rights(settings, [names[0], *(group.strip() for group in "".join(groups).split(","))])
 
 
 def _rights(settings: Settings, names: list[str]) -> dict[str, str]:

@@ -360,6 +360,9 @@ def test_a_proxys_headers_count_from_its_address_alone(place, proxies, status):
     with place.serve(**settings) as server:
         assert server.ask("/s/open/v1/search?q=x", headers={"x-forwarded-user": "ada"}).status == status
         assert server.ask("/s/open/v1/search?q=x").status == 401
+        for twice in ("X-Forwarded-User", "X-Forwarded-Groups"):  # a proxy that adds a header keeps the caller's own
+            sent = {twice: "board", "x-forwarded-user": "ada", "x-forwarded-groups": "engineers"}
+            assert server.ask("/v1/spaces", headers=sent).status == 401
 
 
 @pytest.mark.proves("TEAM-SPACES", "REMOTE-TLS")

@@ -55,18 +55,12 @@ def test_shares_always_add_up_to_100(agents, human):
 
 
 @pytest.mark.proves("COM-TYPE")
-@pytest.mark.parametrize(
-    ("paths", "intent", "expected"),
-    [
-        (["docs/a.md", "README.md"], "fix the build", "docs"),
-        (["tests/test_a.py", "src/a.test.ts"], "", "test"),
-        ([".github/workflows/ci.yml"], "", "ci"),
-        (["pyproject.toml", "uv.lock"], "", "build"),
-        ([".gitignore"], "", "chore"),
-        (["src/a.py"], "fix the crash on empty input", "fix"),
-        (["src/a.py"], "refactor the parser", "refactor"),
-    ],
-)
+@pytest.mark.parametrize(("paths", "intent", "expected"), [
+    (["docs/a.md", "README.md"], "fix the build", "docs"), (["tests/test_a.py", "src/a.test.ts"], "", "test"),
+    ([".github/workflows/ci.yml"], "", "ci"), (["pyproject.toml", "uv.lock"], "", "build"),
+    ([".gitignore"], "", "chore"), (["src/a.py"], "fix the crash on empty input", "fix"),
+    (["src/a.py"], "refactor the parser", "refactor"),
+])  # fmt: skip
 def test_the_type_by_paths_and_request(paths, intent, expected):
     assert commit_type([added(path, "x = 1") for path in paths], intent) == expected
 
