@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _reader_left()
         raise
     except Exception as error:
-        return _unexpected(error)
+        is_stopped = isinstance(error.__cause__, KeyboardInterrupt)  # while a module in C was loaded
+        return INTERRUPTED if is_stopped else _unexpected(error)
 
 
 def _reader_left() -> int:

@@ -204,10 +204,8 @@ def _united(run: _Run, branch: str, here: str, there: str, *, may_replay: bool) 
     if base in (here, there):
         return there if base == here else here
     if not may_replay:
-        raise GitError(
-            f"{branch} and {name}/{branch} each have commits of their own; nothing was pulled.",
-            hint="`nugget sync --rebase` puts those of this brain on top of the others, and pushes them.",
-        )
+        hint = "`nugget sync --rebase` puts those of this brain on top of the others, and pushes them."
+        raise GitError(f"{branch} and {name}/{branch} each have commits of their own; nothing was pulled.", hint=hint)
     return _replayed(run, base, here, there)
 
 

@@ -90,10 +90,8 @@ def publish(
         try:
             remote, repository = connect(brain, target)
             if (tip := fetched(brain, remote)) is None:
-                raise GitError(
-                    f"{remote.name} is empty: there is no branch to propose anything for.",
-                    hint="Run `nugget sync --rebase`, which pushes the brain, then `nugget capture --publish`.",
-                )
+                hint = "Run `nugget sync --rebase`, which pushes the brain, then `nugget capture --publish`."
+                raise GitError(f"{remote.name} is empty: there is no branch to propose anything for.", hint=hint)
             reached = remote, repository, tip
         except NuggetError as error:
             reached = error
@@ -125,10 +123,8 @@ def _open(
         is_pushed = remotes.push(brain, remote, sha, branch=proposal.branch, replacing=replacing)
     is_new = before is None or before.sha is None
     if is_new and not is_pushed and _is_foreign(brain, remote, proposal.branch, sha):
-        raise GitError(
-            f"{remote.name} has another branch {proposal.branch}.",
-            hint=f"Rename it in the brain: `git branch -m {proposal.branch} {proposal.branch}-2`.",
-        )
+        hint = f"Rename it in the brain: `git branch -m {proposal.branch} {proposal.branch}-2`."
+        raise GitError(f"{remote.name} has another branch {proposal.branch}.", hint=hint)
     if before and before.sha and not is_pushed:
         sha = before.sha
     pull = found or repository.open_pull(proposal.branch, base=tip[0], title=proposal.title, body=proposal.body)
@@ -264,10 +260,8 @@ def _on_remote_base(brain: Path, proposal: ProposalBranch, tip: tuple[str, str],
     """
     shared = git.merge_base(brain, tip[1], proposal.sha)
     if shared is None:
-        raise GitError(
-            f"The brain and {remote.name}/{tip[0]} have no commit in common.",
-            hint="Look at `git remote -v` in the brain: is it the right repository?",
-        )
+        hint = "Look at `git remote -v` in the brain: is it the right repository?"
+        raise GitError(f"The brain and {remote.name}/{tip[0]} have no commit in common.", hint=hint)
     if git.merge_base(brain, proposal.base, tip[1]) == proposal.base:
         return proposal.sha
     contents = {file.path: file.theirs for file in proposal.files}

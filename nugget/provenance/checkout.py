@@ -157,10 +157,8 @@ def find_workspace_of(
         if relative is not None and (found.common_dir is not None or found.identity == own.identity):
             fallback = fallback or (found, relative)
     if fallback is None:
-        raise UsageError(
-            f"{path} is outside of the workspace {own.name} ({own.root}).",
-            hint="Change to its repository, or give its path from there.",
-        )
+        hint = "Change to its repository, or give its path from there."
+        raise UsageError(f"{path} is outside of the workspace {own.name} ({own.root}).", hint=hint)
     return fallback
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -242,6 +243,8 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _wrong("folders", f"{home} cannot be written: nothing can be captured", f"make {nearest} writable")
     elif not os.access(brain, os.W_OK):
         yield _odd("folders", f"{brain} is read-only: questions work, capture does not", f"make {brain} writable")
+    elif full := next((place for place in (brain, nearest) if shutil.disk_usage(place).free < _LEAST_FREE), None):
+        yield _wrong("folders", f"the disk of {full} is full", "make room on it, then run this again")
     else:
         yield _good("folders", f"{brain} and {home} can be written")
 
@@ -277,7 +280,7 @@ def _check_remote(seen: dict[str, Any]) -> Iterator[Finding]:
 
 
 _KEPT = "PATH LANG LC_ALL TMPDIR TEMP TMP SYSTEMROOT PYTHONPATH LD_LIBRARY_PATH VIRTUAL_ENV KF_RULE_CACHE_DIR".split()
-_LIMIT_S = 300
+_LIMIT_S, _LEAST_FREE = 300, 1_000_000
 _SAID = "remember: sourdough in a cold kitchen needs twice the time, because yeast is slow below 18 degrees."
 _SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae17" + "8B4a"
 _PING = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
