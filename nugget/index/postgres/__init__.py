@@ -24,7 +24,7 @@ from nugget.index import (
 )
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Terms, match_any, match_word, terms_of
 from nugget.index.postgres import statements as sql
-from nugget.index.postgres.bm25 import CHUNKS, UNITS, AskedWords, documents_of, entry_of, items_of
+from nugget.index.postgres.bm25 import CHUNKS, ENTRY, ENTRY_BYTES, UNITS, AskedWords, documents_of, entry_of, items_of
 from nugget.index.postgres.connection import Rows, Statement, Transactions
 from nugget.models import Filter, RelationType, SourceName, Unit
 
@@ -121,7 +121,8 @@ class PostgresIndex(Transactions, IndexReader):
         its, (docs, tokens, _) = self._items(match, kind), self._numbers(kind)
         if not sum(map(len, its)):
             return [], {}
-        found, item_of = np.concatenate(its), np.repeat(np.arange(len(its)), list(map(len, its)))
+        found = np.concatenate([one.view(f"V{ENTRY_BYTES}") for one in its]).view(ENTRY)  # ten times as fast as fields
+        item_of = np.repeat(np.arange(len(its)), list(map(len, its)))
         with self.reading() as now:
             admitted = now.read["admitted"].get(filter_)
         admitted = None if admitted is None else np.isin(found["unit"], admitted)

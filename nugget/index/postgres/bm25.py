@@ -212,7 +212,7 @@ def entry_of(entries: Any, keys: Any) -> Any:
     """Return an entry of each of these documents."""
     import numpy as np
 
-    order = np.argsort(entries["key"])
+    order = np.argsort(entries["key"], kind="stable")
     return entries[order[np.searchsorted(entries["key"], keys, sorter=order)]]
 
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +39,15 @@ PATIENCE_S = 5
 """Longest wait of a question for a connection or for a reply, in seconds."""
 MOST_CONNECTIONS = 8
 _MIGRATING = 0x6E756767
-_EXACT_HNSW = {"hnsw.ef_search": "200", "hnsw.iterative_scan": "strict_order"}
+_HNSW = {"hnsw.ef_search": "200", "hnsw.iterative_scan": "relaxed_order"}
 # One plan serves every question: statements name the space as text, so that its partition and graph are known.
-_SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off", **_EXACT_HNSW}
+_SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off", **_HNSW}
 
 _opening = threading.Lock()
 _pools: dict[str, ConnectionPool[Any]] = {}
 atexit.register(lambda: close_pools())
 
-Statement = tuple[str, Mapping[str, Any] | Sequence[Any]]
+Statement = tuple[str, dict[str, Any]]
 Rows = list[tuple[Any, ...]]
 
 
@@ -128,17 +128,14 @@ def close_pools() -> None:
     _pools.clear()
 
 
-def begin(space: str, *, writes: bool = False) -> list[Statement]:
-    """Return the statements that begin a transaction of the service in a space."""
-    named = {"nugget.spaces": space, "nugget.writable": space if writes else ""}
-    timeout = "0" if writes else f"{PATIENCE_S}s"
-    settings = {"role": SERVICE, **named, **_SETTINGS, "statement_timeout": timeout}
-    calls = ", ".join("set_config(%s, %s, true)" for _ in settings)
+def begin(*, writes: bool = False) -> list[str]:
+    """Return the statements that begin a transaction of the service in %(space)s."""
+    named = {"nugget.spaces": "%(space)s", "nugget.writable": "%(space)s" if writes else "''"}
+    settings = {"role": SERVICE, "statement_timeout": "0" if writes else f"{PATIENCE_S}s", **_SETTINGS}
+    named |= {name: f"'{value}'" for name, value in settings.items()}
     level = "READ COMMITTED" if writes else "REPEATABLE READ, READ ONLY"
-    return [
-        (f"BEGIN ISOLATION LEVEL {level}", ()),
-        (f"SELECT {calls}", [part for pair in settings.items() for part in pair]),
-    ]
+    calls = ", ".join(f"set_config('{name}', {value}, true)" for name, value in named.items())
+    return [f"BEGIN ISOLATION LEVEL {level}", f"SELECT {calls}"]
 
 
 def space_lock(space: str) -> int:
@@ -154,8 +151,7 @@ def transaction(connection: Connection[Any], space: str, *, writes: bool) -> Ite
     """
     with connection.transaction():
         check_version(one_value(connection, "SELECT nugget.schema_version()"))
-        for statement, parameters in begin(space, writes=writes)[1:]:
-            connection.execute(statement, parameters)
+        connection.execute(begin(writes=writes)[1], {"space": space})
         if writes:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (space_lock(space),))
         yield
@@ -202,6 +198,12 @@ def _limits(url: str) -> dict[str, Any]:
     """Return the network timeouts, unless the address sets its own."""
     limits = {"connect_timeout": PATIENCE_S, "tcp_user_timeout": PATIENCE_S * 1000, "application_name": "nugget"}
     return {name: value for name, value in limits.items() if f"{name}=" not in url}
+
+
+@lru_cache(maxsize=256)
+def _named(text: str, space: str) -> str:
+    """Return a statement that names a space."""
+    return text.replace("%(space)s", _psycopg().sql.Literal(space).as_string(None).replace("%", "%%"))
 
 
 @cache
@@ -256,7 +258,7 @@ class Transactions:
         with self.reading() as now:
             if now.state is not None:
                 return self._send(now, statements)
-            first = [*begin(self.space), (STATE, {})]
+            first: list[Statement] = [(text, {}) for text in (*begin(), STATE)]
             try:
                 found = self._send(now, [*first, *statements])
             except _psycopg().OperationalError:  # a server that was restarted leaves dead connections in the pool
@@ -275,14 +277,9 @@ class Transactions:
             return found[len(first) :]
 
     def _send(self, now: Snapshot, statements: Sequence[Statement]) -> list[Rows]:
-        named = _psycopg().sql.Literal(self.space).as_string(None).replace("%", "%%")
         with now.connection.pipeline():
             cursors = [
-                now.connection.execute(
-                    text.replace("%(space)s", named),
-                    clean(parameters) if isinstance(parameters, dict) else parameters,
-                    binary=True,
-                )
+                now.connection.execute(_named(text, self.space), clean(parameters), binary=True)
                 for text, parameters in statements
             ]
         now.trips += 1

@@ -96,7 +96,7 @@ def conditions(filter_: Filter, name: str) -> tuple[str, dict[str, Any]]:
     text = start + "".join(f"%({name}{at})s{part}" for at, part in enumerate(rest))
     tests = [text] if text else []
     if filter_.match:
-        tests.append(f"u.key IN ({matching(filter_.match)})")
+        tests.append(f"u.key = ANY (ARRAY({matching(filter_.match)}))")  # a join would look up each
     return " AND ".join(tests), {f"{name}{at}": value for at, value in enumerate(values)}
 
 
@@ -123,7 +123,8 @@ def by_vectors(is_filtered: bool, *, dimensions: int) -> str:
     best = "ORDER BY distance, chunk_key LIMIT %(k)s"
     if dimensions:
         exactly, count = near, "(SELECT count(*) FROM admitted)"
-        within = f"AND unit_key IN ({ADMITTED})" if is_filtered else ""
+        # IS TRUE keeps it a test of what the graph finds; a join would measure every vector of the space.
+        within = f"AND (unit_key IN ({ADMITTED})) IS TRUE" if is_filtered else ""
         near = f"SELECT * FROM ({measured} {within} ORDER BY distance LIMIT %(k)s) AS near"
         if is_filtered:
             few = f"{exactly} AND {count} <= {_FEW_UNITS} {best}"
