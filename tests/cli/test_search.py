@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from cli_stage import is_golden
 from paths import TESTS
 from sessions import write_transcript
 
@@ -102,11 +103,7 @@ def opened(world: World) -> Iterator[Brain]:
 
 def golden(name: str, shown: str, world: World) -> None:
     """Compare with the transcript of that name; the world's folders do not count."""
-    shown = shown.replace(str(world.home.parent), "<world>")
-    file = GOLDEN / f"{name}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        file.write_text(shown, "utf-8")
-    assert shown == file.read_text("utf-8")
+    is_golden(GOLDEN / f"{name}.txt", shown.replace(str(world.home.parent), "<world>"))
 
 
 @pytest.mark.proves("SEARCH-GROUPS", "SEARCH-EXAMPLES")

@@ -66,9 +66,9 @@ def servers(home: Path) -> list[Path]:
     return sorted((home / "run").glob("*.sock"))
 
 
-def recalled(prompt: str = PROMPT, **variables: str) -> str:
+def recalled(**variables: str) -> str:
     """What the hook says at a prompt."""
-    payload = {"hook_event_name": "UserPromptSubmit", "cwd": "/", "session_id": "s", "prompt": prompt}
+    payload = {"hook_event_name": "UserPromptSubmit", "cwd": "/", "session_id": "s", "prompt": PROMPT}
     done = hook(payload, "--recall", **variables)
     assert (done.returncode, done.stderr) == (0, b"")
     return json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"] if done.stdout else ""

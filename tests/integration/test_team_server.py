@@ -62,11 +62,10 @@ class Team:
     environment: Environment
     variables: Mapping[str, str]
 
-    def token(self, *rights: str, identity: str = "ada", days: int | None = 90) -> dict[str, str]:
+    def token(self, *rights: str, identity: str = "ada") -> dict[str, str]:
         """Return the header of a new token."""
-        text = team.make_token(
-            self.environment.home, identity, team.parse_rights(rights), days=days, now=datetime.now(UTC)
-        )
+        home, now = self.environment.home, datetime.now(UTC)
+        text = team.make_token(home, identity, team.parse_rights(rights), days=90, now=now)
         return {"authorization": f"Bearer {text}"}
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Files of a brain as a person writes and commits them, and proposals as they are accepted."""
 
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -72,6 +72,6 @@ def known_unit(brain: Path) -> Unit:
     return found
 
 
-def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequence[str] | None = None) -> Decided:
-    """Accept a proposal, or some units of it."""
-    return decide(brain, name, Decision(accept=units), home=brain, now=now)
+def accept(brain: Path, name: str | None = None, *, now: datetime) -> Decided:
+    """Accept a proposal."""
+    return decide(brain, name, Decision(accept=None), home=brain, now=now)

@@ -11,12 +11,12 @@ RUN = [sys.executable, "-P", "-m", "nugget"]
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
 
-def asked_over_mcp(*, tool: str = "get_relevant_context", **question: str) -> dict[str, Any]:
+def asked_over_mcp(**question: str) -> dict[str, Any]:
     """Start a server, initialize, call a tool once, end the server; the result of the call."""
     requests: list[dict[str, object]] = [
         {"id": 1, "method": "initialize", "params": HELLO},
         {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/call", "params": {"name": tool, "arguments": question}},
+        {"id": 2, "method": "tools/call", "params": {"name": "get_relevant_context", "arguments": question}},
     ]
     answer: dict[str, Any] = {}
     with subprocess.Popen([*RUN, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:

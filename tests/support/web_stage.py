@@ -47,10 +47,10 @@ class Page:
 
 
 @contextmanager
-def page(brain: Path | None, *, cwd: Path | None = None) -> Iterator[Page]:
+def page(brain: Path) -> Iterator[Page]:
     """The pages of a brain, to a browser that was let in."""
     environment = read_environment()
-    session = AgentSession(flag=brain, environment=environment, cwd=cwd or brain or Path.cwd(), face="web")
+    session = AgentSession(flag=brain, environment=environment, cwd=brain, face="web")
     app = make_app(session)
     app.add_middleware(Gate, home=environment.home, port=PORT)
     try:

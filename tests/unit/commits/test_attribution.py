@@ -10,12 +10,12 @@ from nugget.models.nuggets import FileTouch, SessionRecord, TouchAction
 from nugget.text import line_hash
 
 
-def session(name: str, written: dict[str, str], agent: str = "claude-code") -> SessionRecord:
+def session(name: str, written: dict[str, str]) -> SessionRecord:
     touches = tuple(
         FileTouch(path=path, action=TouchAction.MODIFIED, line_hashes=tuple(map(line_hash, text.splitlines())))
         for path, text in written.items()
     )
-    return SessionRecord(session=name, workspace="w", agent=agent, touches=touches)
+    return SessionRecord(session=name, workspace="w", agent="claude-code", touches=touches)
 
 
 def added(path: str, text: str, *, removed: str = "", status: str = "M", previous: str | None = None) -> StagedFile:

@@ -46,8 +46,8 @@ def run_of(opened: Brain, golden: str) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def write_golden(brain: Path, text: str, name: str = "golden.yaml") -> Path:
-    file = brain / "evals" / name
+def write_golden(brain: Path, text: str) -> Path:
+    file = brain / "evals" / "golden.yaml"
     file.parent.mkdir(exist_ok=True)
     file.write_text(text, "utf-8")
     return file

@@ -280,11 +280,11 @@ def test_a_retry_counts_what_was_spent_before(llm, server):
     assert len(server.requests) == 1
 
 
-def existing(unit_id: str, *, domain: str = "coding/web", body: str = "What is known already.") -> Unit:
+def existing(unit_id: str, *, body: str = "What is known already.") -> Unit:
     kind, _, slug = unit_id.partition("/")
     return Unit(
-        id=unit_id, source=SourceName.BRAIN, type=kind, title=slug, body=body, domain=domain,
-        path=unit_path(kind, domain, slug),
+        id=unit_id, source=SourceName.BRAIN, type=kind, title=slug, body=body, domain="coding/web",
+        path=unit_path(kind, "coding/web", slug),
     )  # fmt: skip
 
 

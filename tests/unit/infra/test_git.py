@@ -57,13 +57,12 @@ def test_a_branch_is_made_without_touching_checkout_index_or_hooks(repo):
     assert git.has_commit_with(repo, "Nugget-Session: abc")
 
 
-def make_repository(folder: Path, *, remote: str | None = None, commit: bool = True) -> Path:
+def make_repository(folder: Path, *, remote: str | None = None) -> Path:
     folder.mkdir(parents=True)
     shell(folder, "init", "-q")
-    if commit:
-        (folder / "README.md").write_text(f"# {folder}\n", "utf-8")
-        shell(folder, "add", "-A")
-        shell(folder, "commit", "-q", "-m", "First")
+    (folder / "README.md").write_text(f"# {folder}\n", "utf-8")
+    shell(folder, "add", "-A")
+    shell(folder, "commit", "-q", "-m", "First")
     if remote:
         shell(folder, "remote", "add", "origin", remote)
     return folder

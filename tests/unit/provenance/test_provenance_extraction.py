@@ -298,8 +298,8 @@ def record(session: str = "aaaaaaaa-1111", *summaries: str) -> SessionRecord:
     )  # fmt: skip
 
 
-def take_in(home: Path, text: str, *, dry_run: bool = False) -> dict[str, Any]:
-    return import_lines(home, io.BytesIO(text.encode()), name="in.jsonl", settings=Settings(), dry_run=dry_run)
+def take_in(home: Path, text: str) -> dict[str, Any]:
+    return import_lines(home, io.BytesIO(text.encode()), name="in.jsonl", settings=Settings(), dry_run=False)
 
 
 def stored(home: Path) -> list[SessionRecord]:

@@ -90,9 +90,9 @@ def test_a_cross_encoder_from_a_folder_judges_offline(cross_encoder, environment
         choose("cross-encoder:nobody/knows-this", None, environment).judge("?", PASSAGES)
 
 
-def hit(unit_id: str, body: str, *, stale: StaleReason | None = None, source: SourceName = SourceName.BRAIN) -> Hit:
+def hit(unit_id: str, body: str, *, stale: StaleReason | None = None) -> Hit:
     unit = Unit(
-        id=unit_id, source=source, type=unit_id.partition("/")[0], title=unit_id.title(), body=body,
+        id=unit_id, source=SourceName.BRAIN, type=unit_id.partition("/")[0], title=unit_id.title(), body=body,
         confidence=0.9, origin=Origin.MANUAL, last_modified=date(2026, 2, 24),
     )  # fmt: skip
     chunk = Chunk(breadcrumb=f"{unit.title} > Why", text=body, score=0.8)
