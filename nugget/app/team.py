@@ -200,10 +200,10 @@ def send_session(transcript: Path, environment: Environment, settings: Settings)
     if (server := settings.capture_server) is None:
         return None
     address, found, space = server.rstrip("/").rpartition("/s/")
-    token = environment.variables.get("NUGGET_TEAM_TOKEN")
-    parts = urlsplit(address)
-    if not found or not (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)):
-        raise UsageError(f"`capture.server` is {printable(server)!r}.", hint="Write it as https://HOST/s/SPACE.")
+    token, parts = environment.variables.get("NUGGET_TEAM_TOKEN"), urlsplit(address)
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
+    if not found or not is_safe or "@" in parts.netloc:  # a password would be shown with every failure
+        raise UsageError("`capture.server` is not the address of a space.", hint="Write it as https://HOST/s/SPACE.")
     if not token:
         raise UsageError("`capture.server` needs a token.", hint="Set NUGGET_TEAM_TOKEN; ask whoever runs the server.")
     _, session, _ = read_redacted(transcript, environment.home, settings)

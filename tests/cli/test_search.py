@@ -107,18 +107,13 @@ def golden(name: str, shown: str, world: World) -> None:
 
 
 @pytest.mark.proves("SEARCH-GROUPS", "SEARCH-EXAMPLES")
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("architecture", ["architecture"]),
-        ("sessions", ["architecture", "--scope", "sessions"]),
-        ("constitution", ["constitution", "--scope", "canon"]),
-        ("as", ["spawn architecture", "--as", "zealot", "--source", "memory"]),
-        ("quiet", ["architecture", "--quiet", "--limit", "2"]),
-        ("malformed", ['retry "payments', "--source", "canon"]),
-        ("language", ["type:decision path:adr tag:payments retry* NOT walrus"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "arguments"), [
+    ("architecture", ["architecture"]), ("sessions", ["architecture", "--scope", "sessions"]),
+    ("constitution", ["constitution", "--scope", "canon"]),
+    ("as", ["spawn architecture", "--as", "zealot", "--source", "memory"]),
+    ("quiet", ["architecture", "--quiet", "--limit", "2"]), ("malformed", ['retry "payments', "--source", "canon"]),
+    ("language", ["type:decision path:adr tag:payments retry* NOT walrus"]),
+])  # fmt: skip
 def test_a_search_looks_like_this(nugget, world, name, arguments):
     result = nugget("search", *arguments)
     assert result.code == 0, result.err

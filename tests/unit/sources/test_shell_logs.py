@@ -40,18 +40,12 @@ def test_a_torn_last_line_waits_for_its_end(tmp_path):
 
 
 @pytest.mark.proves("EVI-SHELL-TERMINAL")
-@pytest.mark.parametrize(
-    ("raw", "shown"),
-    [
-        (b"\x1b[1m\x1b[31merror\x1b[0m: no such file\r", "error: no such file"),
-        (b"\x1b]0;title\x07make: *** [all] Error 2", "make: *** [all] Error 2"),
-        (b"10%\r50%\r100% done", "100% done"),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", ""),
-        (b"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj", ""),
-        ("schön – 時間".encode(), "schön – 時間"),
-        (b"x y " * 50_000, "x y " * 250),
-    ],
-)
+@pytest.mark.parametrize(("raw", "shown"), [
+    (b"\x1b[1m\x1b[31merror\x1b[0m: no such file\r", "error: no such file"),
+    (b"\x1b]0;title\x07make: *** [all] Error 2", "make: *** [all] Error 2"), (b"10%\r50%\r100% done", "100% done"),
+    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", ""), (b"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj", ""),
+    ("schön – 時間".encode(), "schön – 時間"), (b"x y " * 50_000, "x y " * 250),
+])  # fmt: skip
 def test_of_a_line_what_a_person_could_read_is_kept(raw, shown):
     assert clean_line(raw) == shown
 
