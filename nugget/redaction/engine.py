@@ -245,8 +245,7 @@ def _shaped(view: str, runs: str, known: bytearray) -> Iterator[Span]:
     """Yield words of 20 characters or more that only their random letters and digits give away."""
     run_end, stop = partial(_end_of_run, READ.run, view, [-1, -1]), 0
     while (at := runs.find("w" * 20, stop)) >= 0:
-        run = _WORD.match(view, at)
-        word = run.group() if run else ""
+        word = (_WORD.match(view, at) or [""])[0]
         stop, before = at + len(word), view[at - 1 : at]
         is_plain = word.islower() and word.isalnum() and before not in _JOINING  # a digest, or a word
         if is_plain or not judge.is_issued(word) or known.find(0, at, stop) < 0:

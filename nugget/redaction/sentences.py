@@ -27,8 +27,8 @@ _CLASSES = bytes.maketrans(
     b"a" * 52 + b"0" * 10 + b"#" * 10 + b"-" * 7 + b"  " + b"u" * 98 + b"v" + b"u" * 29,
 )
 """A sign for the class of each byte: letters, digits, signs of passwords and of names, spaces, bytes beyond ASCII."""
-_ODD = re.compile(rb"(?:0(?:(?<=a0)|(?<=a-0)|-?a|000(?!v(?<=\n  0000v)))|#(?<=[auv0]#)[auv0])[^ \n]*")
-"""Classes that follow each other in a secret with digits or signs, but for line numbers, and the rest of their word."""
+_ODD = rb"0(?:(?<=a0)|(?<=a-0)|-?a|000(?!v(?<=\n  0000v)))[^ \n]*", rb"#(?<=[auv0]#)[auv0][^ \n]*"
+"""Classes within a secret with digits or signs and the rest of its word; one first sign each is much faster to find."""
 _PART = re.compile(
     rb"(?:(?m:^)(?:\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})))?+"
     rb"(?P<text>.{1,320}\Z|.{160,319} |.{320}[\x80-\xbf]*|(?<=[\x92\t])\Z)"
@@ -77,9 +77,9 @@ def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LE
         told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
     classes = data.translate(_CLASSES) + b"\n"
     lines, last, stop = set(told), 0, 0
-    for found in _ODD.finditer(classes):
-        begin = max(last, *(classes.rfind(sign, last, found.start()) + 1 for sign in (b" ", b"\n")))
-        last = found.end()
+    for at, end in sorted(found.span() for odd in _ODD for found in re.finditer(odd, classes)):
+        begin = max(last, *(classes.rfind(sign, last, at) + 1 for sign in (b" ", b"\n")))
+        last = max(last, end)
         runs = _runs(data[begin:last].decode("utf-8", "replace")) if begin >= stop else ()
         if any(_reach(run) >= least[True] for run in runs):
             lines.add(data.rfind(b"\n", 0, begin) + 1)
