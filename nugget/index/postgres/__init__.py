@@ -223,8 +223,7 @@ class PostgresIndex(Transactions, IndexReader):
             if numbers := self._fitting(now.vector):
                 asked += sql.measuring(sql.OTHERS, keys, keys, numbers)
             found = self._trip(*asked)[1:]
-            rows = dict(zip(names, found, strict=False))
-            found = found[len(names) :]
+            rows, found = dict(zip(names, found, strict=False)), found[len(names) :]
             around = [row[0] for row in rows["units"]]
             chunks: dict[int, list[StoredChunk]] = {key: [] for key in around}
             for row in rows["chunks"]:

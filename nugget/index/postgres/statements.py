@@ -64,11 +64,14 @@ EDGES = """
     JOIN nugget.units s ON s.space = %(space)s AND s.key = r.source_key AND s.source = t.source
     WHERE t.space = %(space)s AND t.key = ANY(%(keys)s) AND s.key != t.key ORDER BY 1, 2"""
 NOTE_AROUND = f"""
-    SELECT set_config('nugget.around', (SELECT string_agg(DISTINCT key::text, ',') FROM (
-        SELECT unnest(%(keys)s::int[]) AS key
-        UNION ALL (SELECT unnest(ARRAY[source, target]) FROM ({EDGES}) AS edges LIMIT 200)) AS found), true)"""
+    SELECT set_config('nugget.around', string_agg(DISTINCT key::text, ','), true),
+        set_config('nugget.others', string_agg(DISTINCT key::text, ',') FILTER (WHERE key != ALL(%(keys)s)), true)
+    FROM (SELECT unnest(%(keys)s::int[]) AS key UNION ALL (
+        SELECT unnest(ARRAY[source, target]) FROM ({EDGES}) AS edges LIMIT 200)) AS found"""
 """Keep units and at most 200 related ones (a hub has many) for the statements of the same round trip."""
 AROUND = "= ANY ((SELECT string_to_array(current_setting('nugget.around'), ',')::int[])::int[])"
+OTHERS = AROUND.replace("around", "others")
+"""The units around those with the keys, with and without these themselves."""
 RELATED = {
     "units": f"SELECT key, {UNIT_COLUMNS} FROM nugget.units WHERE space = %(space)s AND key {AROUND}",
     "relations": "SELECT source_key, target_id, relation_type FROM nugget.relationships "
@@ -85,8 +88,6 @@ ADMITTED = "SELECT key FROM admitted"
 ALL_ADMITTED = "SELECT array_send(array_agg(key)) FROM admitted"
 """The units that pass the tests of a search, one by one and together."""
 _FEW_UNITS = 5_000
-OTHERS = f"{AROUND} AND unit_key != ALL(%(keys)s)"
-"""The units around those with these keys."""
 
 
 def conditions(filter_: Filter, name: str) -> tuple[str, dict[str, Any]]:
