@@ -122,17 +122,17 @@ def spaces_of_repository(environment: Environment, brains: Mapping[str, Path], r
     return found
 
 
-def note_delivery(home: Path, delivery: str) -> bool:
-    """Remember the id of a webhook delivery; return False if it was seen before."""
+def note_delivery(home: Path, signature: str) -> bool:
+    """Remember a webhook delivery by its signature; return False if it was seen before."""
     file = home / "ledger" / "deliveries.json"
     with files.locked(home / "locks" / "deliveries.lock"):
         try:
             seen = [str(one) for one in json.loads(file.read_text("utf-8"))]
         except (OSError, ValueError, TypeError):
             seen = []
-        if not delivery or delivery in seen:
+        if signature in seen:
             return False
-        files.replace(file, json.dumps([*seen, delivery][-MAX_DELIVERIES:]).encode())
+        files.replace(file, json.dumps([*seen, signature][-MAX_DELIVERIES:]).encode())
     return True
 
 

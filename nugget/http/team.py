@@ -231,14 +231,14 @@ def _add_spaces(
     async def github(request: Request) -> Response:
         """Follow the remote of a space when GitHub reports a change of its repository."""
         body, repository = await request.body(), ""
-        _check_signature(environment, body, request.headers.get("x-hub-signature-256", ""))
-        with suppress(ValueError, LookupError, TypeError):
+        signature = request.headers.get("x-hub-signature-256", "")
+        _check_signature(environment, body, signature)
+        with suppress(ValueError, LookupError, TypeError, RecursionError):
             repository = str(json.loads(body)["repository"]["full_name"])
         names = await to_thread.run_sync(team.spaces_of_repository, environment, brains, repository)
         if not names:
             raise Refusal(404, "unknown_repository", "No space has this repository.")
-        delivery = request.headers.get("x-github-delivery", "")
-        if not await to_thread.run_sync(team.note_delivery, environment.home, delivery):
+        if not await to_thread.run_sync(team.note_delivery, environment.home, signature):  # its id is not signed
             raise Refusal(409, "delivered_before", "This delivery was handled before.")
         for name in names:
             Thread(target=spaces[name].follow, name=f"nugget-follow-{name}", daemon=True).start()
