@@ -64,7 +64,7 @@ class Episode:
     `first` and `last` are the numbers of its events; `offer` is the question and reply that the person picked from;
     `reaction` is the kind of the turn that follows, None at the end. `conceded` means that the agent's first reply
     gives way to the person, `denied` that it begins with a no, `accepted` that the person then agreed, and `undone`
-    that they refused it, had it undone, or still saw the fault.
+    that they refused it, had it undone, or still saw the fault, then or after the next attempts.
     """
 
     turn: Turn
@@ -72,6 +72,7 @@ class Episode:
     last: int
     prompt: str = ""
     edits: list[int] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
     failed: list[int] = field(default_factory=list)
     passed: list[int] = field(default_factory=list)
     commits: list[int] = field(default_factory=list)
@@ -97,6 +98,8 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
             is_refused = _REFUSES.match(event.text) and not reply.rstrip().endswith("?")
             is_broken = turn is not Turn.PLAN and _STILL_BROKEN.search(event.text[:_REPORT_CHARS])
             made[-1].undone = bool(is_refused or is_broken)
+            for one in made[:-1] if is_broken else ():  # an earlier attempt at the same
+                one.undone |= bool(one.files & made[-1].files and _STILL_BROKEN.search(one.prompt[:_REPORT_CHARS]))
             made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text, offer=offer))
             replied = False
             continue
@@ -109,6 +112,7 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
                 now.conceded = bool(phrases.CONCEDES.search(event.text[:160].replace("*", "")))
         elif event.kind is EventKind.FILE_EDIT and event.ok is not False:
             now.edits.append(place)
+            now.files.add(event.path or "")
         elif event.kind is EventKind.COMMAND:
             ok = outcome.get(event.call_id or "")
             if phrases.COMMITS.search(event.text):

@@ -164,10 +164,8 @@ OBJECTS = any_of(
     r"|oh\b|uh\b|why (?:is|are|do|did|not)|whoops)",
     r"\b(?:doubt|made? (?:it|that) up|instead|rather|shouldn't|i thought|i would have expected|feels? (?:wrong"
     r"|implausible)|looks? (?:wrong|ancient)|duplicated|broke|still (?:fail|not|broken)|i don't (?:want|think|like)"
-    r"|we don't)\b",
-    r"^\W*(?:nein|nicht|halt|stopp|aber|doch)\b|\b(?:falsch|stattdessen|lieber)\b",
-    r"^\W*(?:non|attends|mais|pas)\b|\b(?:faux|plutôt)\b",
-    r"^\W*(?:no,|espera|pero)\b|\b(?:mal|incorrecto|mejor)\b",
+    r"|we don't)\b|^\W*(?:nein|nicht|halt|stopp|aber|doch)\b|\b(?:falsch|stattdessen|lieber)\b",
+    r"^\W*(?:non|attends|mais|pas)\b|\b(?:faux|plutôt)\b|^\W*(?:no,|espera|pero)\b|\b(?:mal|incorrecto|mejor)\b",
     r"いや|違う|違い|でも|待って|不对|不是|等等|但是|错",
 )
 RECOMMENDS = any_of(
@@ -222,8 +220,7 @@ RULES = any_of(
     r"|changes?)(?:[\w-]+ ){1,3}(?:in|on|for|at|outside|inside|across)\b|\bour (?:convention|policy|rule) is\b"
     r"|\b(?:after|before|when) \w+ing (?:an?|any\w*|something) |\bit'?s (?:\w+ )?important (?:that|to)\b"
     r"|\b(?:whenever|(?:every|each) time|when you (?:add|change|create|edit|introduce|rename|touch|write) (?:an?"
-    r"|any))\b",
-    r"\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|grundsätzlich)\b",
+    r"|any))\b|\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|grundsätzlich)\b",
     r"\b(?:toujours|jamais|il faut|doi(?:t|vent)|désormais)\b|^ne \w+ pas\b",
     r"\b(?:siempre|nunca|hay que|debe[ns]?|a partir de ahora)\b|^no (?:uses|hagas)\b",
     r"必ず|常に|してはいけない|ないで(?:ください|ね)?|禁止|必须|总是|永远不要|绝不|不要|不得|务必|一律|以后|今后|今後",

@@ -157,7 +157,7 @@ def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives():
         [
             *prompt("## Review\n**Suggestion:** The retry loop must always use backoff, because retries overload it.\n"
                     "**Nitpick:** Consider renaming `x`.\n"),
-            said("I disagree; the loop runs once."),
+            said("I disagree."), *prompt("so all pnpm projects have to have a pnpm-workspace.yaml"), said("No, one."),
         ],
     ],
 )  # fmt: skip
@@ -166,7 +166,7 @@ def test_what_was_reverted_or_pasted_and_refused_gives_no_unit(talk):
 
 
 _INSTALLS = (
-    *prompt("the image does not build"),
+    *prompt("the image still does not build"),
     said("The root cause is that `npm ci` crashes in this image, so `npm install` must be used instead."),
     edited("Containerfile", "RUN npm ci", "RUN npm install"),
     *ran("make test", "ok", ok=True),
@@ -180,9 +180,9 @@ _INSTALLS = (
         [*prompt("no, the cache is broken"), said("The cache was stale.")],
         [*prompt("it fails as before"), said("Then npm is fine."),
          edited("Containerfile", "RUN npm install", "RUN npm ci")],
-        [said("Still the same crash.")],
+        [said("Still the same crash.")], [*prompt("add a label"), edited("Containerfile"), *prompt("it still fails")],
     ],
-    ids=["objection", "edit put back", "did not help"],
+    ids=["objection", "edit put back", "did not help", "nor did the next attempt"],
 )  # fmt: skip
 def test_what_the_session_takes_back_later_gives_no_unit(later):
     assert "npm" in extract(_INSTALLS)[0].unit.title
