@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import dropwhile
 from typing import Any
 
-from nugget.sources.condense import plain
+from nugget.sources.condense import printed
 from nugget.sources.shell_logs import looks_failed
 from nugget.text import shorten
 
@@ -74,7 +74,7 @@ def _programs_of(command: str) -> list[str]:
 
 def error_lines(output: Sequence[str]) -> list[str]:
     """Return the lines of an output that name the failure, the clearest first."""
-    lines = [line.strip() for line in plain("\n".join(output)).splitlines()]
+    lines = [line.strip() for line in printed("\n".join(output)).splitlines()]
     telling = [line for line in lines if 8 <= len(line) <= 400]
     signs = next(filter(None, ([line for line in telling if sign.match(line)] for sign in _SIGNS)), [])
     strong = [line for line in telling if _STRONG.match(line)]

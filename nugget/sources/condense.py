@@ -123,18 +123,18 @@ def _event_text(event: Event, max_chars: int, folder: str) -> str:
         case EventKind.OUTPUT:
             status = f"[exit code {event.exit_code}]" if event.exit_code is not None else "[failed]"
             # Successes are seldom worth their length; failures are what one learns from.
-            shown = clip(plain(event.text), max_chars if has_failed else min(max_chars, 400)) if max_chars else ""
+            shown = clip(printed(event.text), max_chars if has_failed else min(max_chars, 400)) if max_chars else ""
             return f"{status} {shown}".rstrip() if has_failed else shown
         case EventKind.FILE_EDIT:
             return _edit_text(event, max_chars, folder)
         case EventKind.TOOL_CALL if event.tool in _CALLS_SHOWN and max_chars:
             return f"{event.tool}{by}: {clip(event.text, max_chars)}"
         case EventKind.TOOL_RESULT if has_failed and max_chars:
-            return f"FAILED {event.tool or 'tool'}: {clip(plain(event.text), min(max_chars, 400))}"
+            return f"FAILED {event.tool or 'tool'}: {clip(printed(event.text), min(max_chars, 400))}"
     return ""
 
 
-def plain(text: str) -> str:
+def printed(text: str) -> str:
     """Return terminal output without colour codes, progress lines overwritten by a carriage return, and empty runs."""
     text = without_escapes(text)
     if "\r" in text:

@@ -23,7 +23,7 @@ from nugget.infra.workspace import find_workspace
 from nugget.models import Event, EventKind, SourceName
 from nugget.redaction import MARGIN_CHARS, redact, redact_all, within, without_excluded
 from nugget.sources.channels import Message
-from nugget.sources.condense import is_recall, plain
+from nugget.sources.condense import is_recall, printed
 from nugget.sources.shell_logs import MAX_LINE_CHARS, is_opaque, looks_failed
 from nugget.sources.speakers import is_refusal
 
@@ -268,7 +268,7 @@ def _trimmed(event: Event) -> Event:
     """Return the event with only slightly more text than is kept."""
     text = event.text[: _TEXT_CHARS[event.kind] + MARGIN_CHARS]
     if event.kind is EventKind.OUTPUT:
-        text = "\n".join(_kept(plain(_end_of(event.text)).split("\n")))
+        text = "\n".join(_kept(printed(_end_of(event.text)).split("\n")))
     return replace(event, text=text, before=None, after=None)
 
 
