@@ -78,10 +78,10 @@ def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LE
     classes = data.translate(_CLASSES) + b"\n"
     lines, last, stop = set(told), 0, 0
     for at, end in sorted(found.span() for odd in _ODD for found in re.finditer(odd, classes)):
-        begin = max(last, *(classes.rfind(sign, last, at) + 1 for sign in (b" ", b"\n")))
+        begin = max(last, classes.rfind(b" ", last, at) + 1, classes.rfind(b"\n", last, at) + 1)
         last = max(last, end)
         runs = _runs(data[begin:last].decode("utf-8", "replace")) if begin >= stop else ()
-        if any(_reach(run) >= least[True] for run in runs):
+        if runs and max(map(_reach, runs)) >= least[True]:
             lines.add(data.rfind(b"\n", 0, begin) + 1)
             stop = classes.find(b"\n", last)
     for line in sorted(lines):

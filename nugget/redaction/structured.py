@@ -18,7 +18,7 @@ Span = tuple[int, int, str]
 """Start and end of a secret, and the rule that found it, from which `kind_of` gets its kind."""
 
 READ = judge.patterns("text", of_bytes=True)
-STEMS = ("pass", "pw", "secret", "token", "key", "credential", "auth")
+STEMS = ("pass", "secret", "token", "key", "auth")
 """Parts of most names of secrets, found faster by plain search than by rules, which find the others."""
 _PUBLIC = tuple(word + sign for word in ("pub", "public") for sign in " _-")
 _ENDS, _TO_VALUE = frozenset(" \t\r\n\"'`"), re.compile(r"[\w.-]*(?:\s?[:=]\s?|[\"'\\]{1,4}:?\s?|\s){0,3}")
