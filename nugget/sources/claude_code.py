@@ -301,7 +301,7 @@ def _read_own(path: Path) -> TranscriptReader:
     reader = _read_file(path)
     if reader.records and not reader.recognised:
         raise TranscriptError(
-            f"{path} is not a transcript: none of its {reader.records} lines is a record of one.",
+            f"{path} is not a transcript: no line of it is a record of one.",
             hint="Those of Claude Code are .jsonl files below ~/.claude/projects; docs/agents.md lists other agents. "
             "An export of ChatGPT or Claude is read by `nugget import`.",
         )

@@ -223,12 +223,10 @@ _DERIVED = frozenset(
 
 
 def backup(home: Path, target: Path) -> int:
-    """Write what cannot be derived to a new archive that only its owner can read; return the number of files.
-
-    Raises UsageError if the file exists.
-    """
-    if target.exists():
-        raise UsageError(f"{target} exists already.", hint="Name another file.")
+    """Write what cannot be derived to a new archive that only its owner can read; return the number of files."""
+    if target.exists() or not target.parent.is_dir():
+        reason = "exists already" if target.exists() else "is in a folder that does not exist"
+        raise UsageError(f"{target} {reason}.", hint="Name another file.")
     partial = target.with_name(f".{target.name}.partial")
     count = 0
     try:
