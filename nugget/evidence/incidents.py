@@ -216,7 +216,8 @@ def _note_command(
                 _close(one, bare_command(command), pending)
         return
     programs = _programs_of(command)
-    if code == 1 and not errors and programs and programs[-1] in _SEARCHES:
+    # `exit` hands on the code of the command before it.
+    if programs == ["exit"] or (code == 1 and not errors and programs and programs[-1] in _SEARCHES):
         return
     severity = 0.9 if errors else 0.55
     severity += (-0.15 if ok else 0.0) + (-0.35 if is_reading(command) else 0.0) + (0.05 if (code or 0) > 1 else 0.0)
