@@ -204,8 +204,8 @@ def _unit(fields: Fields, parts: Split, *, path: str) -> Unit | None:
         fields.wrong(fields.value("type"), reason, Severity.WARNING)
     if not body:
         fields.wrong(None, "has no text below its frontmatter", Severity.WARNING)
-    if re.search(r"(?ms)^<<<<<<< .*^=======$.*^>>>>>>> ", body):
-        fields.wrong(None, "holds both sides of a merge conflict", Severity.WARNING)
+    if all(re.search(f"(?m)^{mark}", body) for mark in ("<<<<<<< ", "=======$", ">>>>>>> ")):
+        fields.wrong(None, "has the marks of a merge conflict", Severity.WARNING)
     return unit if unit_id and kind else None
 
 

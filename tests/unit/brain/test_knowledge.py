@@ -108,20 +108,25 @@ def test_an_invalid_value_is_reported_with_its_line(keys, line, says):
 
 
 @pytest.mark.proves("KNOW-HOSTILE")
-@pytest.mark.parametrize(
-    ("content", "says", "line"),
-    [
-        (b"\x89PNG\r\n\x1a\n\0\0", "not UTF-8 text (byte 0x89)", 1),
-        (b"---\nid: pattern/x\0\n", "not UTF-8 text (byte 0x00)", 2),
-        (b"---\nid: pattern/x\ntitle: caf\xe9\n---\n", "not UTF-8 text (byte 0xe9)", 3),
-        (b"x" * (MAX_FILE_BYTES + 1), "a knowledge file may be 5 MB at most", None),
-    ],
-)
+@pytest.mark.parametrize(("content", "says", "line"), [
+    (b"\x89PNG\r\n\x1a\n\0\0", "not UTF-8 text (byte 0x89)", 1),
+    (b"---\nid: pattern/x\0\n", "not UTF-8 text (byte 0x00)", 2),
+    (b"---\nid: pattern/x\ntitle: caf\xe9\n---\n", "not UTF-8 text (byte 0xe9)", 3),
+    (b"x" * (MAX_FILE_BYTES + 1), "a knowledge file may be 5 MB at most", None),
+])  # fmt: skip
 def test_what_is_no_text_is_refused(content, says, line):
     parsed = parse_bytes(content, path="a.md")
     (problem,) = parsed.problems
     assert says in problem.reason
     assert (parsed.unit, problem.line) == (None, line)
+
+
+@pytest.mark.proves("KNOW-HOSTILE")
+def test_a_merge_conflict_is_reported_and_searched_for_in_linear_time():
+    conflict = "<<<<<<< HEAD\nOne.\n=======\nTwo.\n>>>>>>> main\n"
+    for text, found in ((conflict, 1), (conflict[:-13] * 20_000, 0)):
+        parsed = parse(f"---\nid: pattern/x\ntype: pattern\ndomain: coding\n---\n# T\n{text}", path="x.md")
+        assert parsed.unit and sum("merge conflict" in problem.reason for problem in parsed.problems) == found
 
 
 BOMB = "a: &a [x, x]\n" + "".join(
@@ -141,14 +146,10 @@ def test_a_yaml_bomb_costs_nothing():
 
 
 @pytest.mark.proves("KNOW-HOSTILE")
-@pytest.mark.parametrize(
-    "value",
-    [
-        "!!python/object/apply:os.system ['touch {}']",
-        "!!python/object/new:subprocess.Popen [['touch', '{}']]",
-        "!custom x",
-    ],
-)
+@pytest.mark.parametrize("value", [
+    "!!python/object/apply:os.system ['touch {}']", "!!python/object/new:subprocess.Popen [['touch', '{}']]",
+    "!custom x",
+])  # fmt: skip
 @pytest.mark.parametrize("key", ["id", "tags", "scope", "unknown"])
 def test_tags_are_never_constructed(tmp_path, key, value):
     trace = tmp_path / "trace"
