@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import secrets
 import time
 import zlib
@@ -17,7 +18,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from nugget.capture import queue as queue
 from nugget.capture import read_redacted
@@ -34,7 +35,8 @@ READ, WRITE = "read", "write"
 MAX_SESSION_BYTES, MAX_UNPACKED_BYTES = 64_000_000, 512_000_000
 _PROVIDER_TIMEOUT_S = 5.0
 MAX_DELIVERIES = 1000
-_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+_SAFE_ADDRESS = r"(?i)(?:https://|http://(?:localhost|127\.0\.0\.1|\[::1\])(?=[:/]|\Z))[^@]*"
+"""Encrypted or on this machine, and without a password, which would be shown with every failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,9 +202,8 @@ def send_session(transcript: Path, environment: Environment, settings: Settings)
     if (server := settings.capture_server) is None:
         return None
     address, found, space = server.rstrip("/").rpartition("/s/")
-    token, parts = environment.variables.get("NUGGET_TEAM_TOKEN"), urlsplit(address)
-    is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
-    if not found or not is_safe or "@" in parts.netloc:  # a password would be shown with every failure
+    token = environment.variables.get("NUGGET_TEAM_TOKEN")
+    if not found or not re.fullmatch(_SAFE_ADDRESS, address):
         raise UsageError("`capture.server` is not the address of a space.", hint="Write it as https://HOST/s/SPACE.")
     if not token:
         raise UsageError("`capture.server` needs a token.", hint="Set NUGGET_TEAM_TOKEN; ask whoever runs the server.")

@@ -138,7 +138,9 @@ def test_keys_without_end_are_not_read(server, tmp_path, monkeypatch):
 
 
 @pytest.mark.proves("TEAM-SESSIONS")
-@pytest.mark.parametrize("server", ["https://ada:hunter2@host/s/acme", "http://host/s/acme", "https://host"])
+@pytest.mark.parametrize("server", [
+    "https://ada:hunter2@host/s/acme", "http://host/s/acme", "http://localhost.host/s/acme", "https://host",
+])  # fmt: skip
 def test_an_address_with_a_password_or_without_tls_or_space_gets_nothing_and_is_not_shown(server, tmp_path):
     with pytest.raises(NuggetError, match=r"^`capture\.server` is not the address of a space\.$"):
         team.send_session(tmp_path / "s.jsonl", read_environment({}), Settings(capture_server=server))
