@@ -62,17 +62,14 @@ def test_the_file_of_the_contract_parses_into_its_unit():
 
 
 @pytest.mark.proves("KNOW-TOLERANT")
-@pytest.mark.parametrize(
-    ("key", "written", "field", "value"),
-    [
-        ("tags", "one, two", "tags", ("one", "two")),
-        ("tags", "[a, a, 2024, yes, null, ' b ']", "tags", ("a", "2024", "yes", "b")),
-        ("confidence", "'0.5'", "confidence", 0.5),
-        ("source", "AI-Session", "origin", Origin.AI_SESSION),
-        ("scope", "src/a.py", "scope", Scope(path="src/a.py")),
-        ("evidence", "It failed.", "evidence", (Evidence(session="", quote="It failed."),)),
-    ],
-)
+@pytest.mark.parametrize(("key", "written", "field", "value"), [
+    ("tags", "one, two", "tags", ("one", "two")),
+    ("tags", "[a, a, 2024, yes, null, ' b ']", "tags", ("a", "2024", "yes", "b")),
+    ("confidence", "'0.5'", "confidence", 0.5),
+    ("source", "AI-Session", "origin", Origin.AI_SESSION),
+    ("scope", "src/a.py", "scope", Scope(path="src/a.py")),
+    ("evidence", "It failed.", "evidence", (Evidence(session="", quote="It failed."),)),
+])  # fmt: skip
 def test_keys_are_taken_in_the_forms_that_people_write(key, written, field, value):
     parsed = parse(file(**{key: written}), path="domains/coding/patterns/retry.md")
     assert parsed.problems == ()
