@@ -41,7 +41,7 @@ _JOINED = ("canon.folders", "retrieval.synonyms", "retrieval.searches")
 _DESCRIPTIVE = frozenset({"id", "version", "domains", "languages", "chunking"})
 """Keys of brain.yaml that describe the brain and set nothing."""
 OLD_OFFLINE = ("capture.method", "heuristic")
-"""A setting of 0.1.0: who has it wants no session to reach a model, and never gets another way."""
+"""A setting of 0.1.0: whoever has it wants no session to reach a model, so no other method is chosen."""
 _FORMS = {
     "retrieval.reranker": ("auto|local|claude|cross-encoder:.+", "auto, local, claude or cross-encoder:MODEL"),
     "brains.captures": ("[^=]+=.+", "a list of name=glob"),

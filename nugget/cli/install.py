@@ -155,8 +155,8 @@ def _ask_for_claude(environment: Environment) -> None:
     is_there = shutil.which("claude", path=environment.variables.get("PATH")) is not None
     if is_asked or not is_there or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
-    put("Rules find knowledge in your sessions, offline. The `claude` command finds much more, and less that is not "
-        "worth reading. The redacted session goes where it already went, and counts to your account.")  # fmt: skip
+    put("Rules find knowledge in your sessions, offline. The `claude` command finds much more, and proposes less that "
+        "is not worth keeping. It sends the redacted session where it already went, on your account.")  # fmt: skip
     answer = typer.confirm("May Nugget use it (recommended)?", default=True)
     set_values(environment, {"extraction.use_claude": "true" if answer else "false"})
     put(f"`nugget config set extraction.use_claude {'false' if answer else 'true'}` changes that.")

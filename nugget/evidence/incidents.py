@@ -216,7 +216,7 @@ def _note_command(
                 _close(one, bare_command(command), pending)
         return
     programs = _programs_of(command)
-    # `exit` hands on the code of the command before it.
+    # `exit` returns the code of the command before it.
     if programs == ["exit"] or (code == 1 and not errors and programs and programs[-1] in _SEARCHES):
         return
     severity = 0.9 if errors else 0.55

@@ -287,7 +287,7 @@ def _known_token(environment: Environment, text: str) -> Caller | None:
 
 
 async def _by_proxy(settings: Settings, trusted: list[Any], request: Request) -> Caller | None:
-    """Return the caller named by a trusted proxy; a header that came twice may be partly the caller's own."""
+    """Return the caller named by a trusted proxy; none if a header came twice, since one may be the client's own."""
     address = ipaddress.ip_address(request.client.host) if request.client else None
     names, groups = map(request.headers.getlist, (settings.http_user_header, settings.http_groups_header))
     is_trusted = address is not None and any(address in network for network in trusted)

@@ -216,7 +216,7 @@ def make_brain(
     if remote:
         known = git.run(root, "remote", check=False).decode().split()
         git.run(root, "remote", "set-url" if "origin" in known else "add", "origin", "--", remote)
-        if branch := git.current_branch(root):  # so that `git pull` and `git push` know where to
+        if branch := git.current_branch(root):  # for `git pull` and `git push`
             git.run(root, "config", f"branch.{branch}.remote", "origin")
             git.run(root, "config", f"branch.{branch}.merge", f"refs/heads/{branch}")
     _write_settings(environment, {"brain": str(root)})
@@ -351,7 +351,7 @@ def brain_for_session(environment: Environment, settings: Settings, folder: Path
     for rule in settings.brains_captures:
         name, _, pattern = rule.partition("=")
         if name not in brains:
-            raise UsageError(f"`brains.captures` names a brain {name!r}, but none of `brains.folders` is called that.")
+            raise UsageError(f"`brains.captures` has {rule!r}: no brain has that name.")
         if pattern.startswith(("/", "~")):
             is_meant = any(fnmatchcase(str(place), str(expanded(pattern))) for place in (folder, *folder.parents))
         else:

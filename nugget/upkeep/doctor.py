@@ -88,7 +88,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
                 yield from (one | {"name": f"{name}: {one['name']}"} for one in checks)
         names = configured_brains(environment, settings)
         unknown = (rule for rule in settings.brains_captures if rule.partition("=")[0] not in names)
-        for sentence in (*left_out, *(f"`brains.captures` has {rule}, but no brain of that name" for rule in unknown)):
+        for sentence in (*left_out, *(f"`brains.captures` has {rule!r}: no brain has that name" for rule in unknown)):
             yield _odd("brains", sentence, "nugget trust, or nugget config set brains.folders")
 
     found: list[Finding] = []

@@ -290,7 +290,7 @@ def install_hook(repo: Path, *, command: Path, dry_run: bool) -> Iterator[str]:
         yield f"{hook} is there already; nothing to change."
         return
     if is_foreign and os.path.lexists(kept):
-        raise NuggetError(f"{hook} is not Nugget's, and {kept} exists as well.", hint=f"Join them, or remove {kept}.")
+        raise NuggetError(f"{hook} is not Nugget's, and {kept} exists as well.", hint=f"Merge or remove {kept}.")
     if dry_run:
         yield f"Would {f'keep the existing hook as {KEPT} and ' if is_foreign else ''}write {hook}"
         return

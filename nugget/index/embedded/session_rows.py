@@ -45,7 +45,7 @@ _RECALLED = -1
 
 @dataclass(slots=True, kw_only=True)
 class IngestRun:
-    """An ingest: its connection and settings, and counts, as of `rows` by table.
+    """An ingest: its connection and settings, and what it counted, such as `rows` by table.
 
     `sessions` are the keys of those that gained rows.
     """

@@ -214,7 +214,7 @@ class LLM(Model):
         The SDK's own timeout starts again with each attempt, and it obeys a retry-after of any length.
         """
         if not self._secret.isascii() or not self._secret.isprintable():
-            raise LLMUnavailable("ANTHROPIC_API_KEY has characters that no key has.", hint="Copy it in one line.")
+            raise LLMUnavailable("ANTHROPIC_API_KEY has characters that no key has.", hint="Copy it again.")
         import anthropic
         import httpx2
 
