@@ -242,8 +242,8 @@ def validated(key: str, value: Any) -> Any:
         raise ValueError(complaint(error.errors()[0])) from None
     if key == "index" and result:
         _check_address(result)
-    form, wanted = _FORMS.get(key, ("(?s).*", ""))
-    for entry in (result,) if isinstance(result, str) else result if isinstance(result, tuple) else ():
+    form, wanted = _FORMS.get(key, ("", ""))
+    for entry in ((result,) if isinstance(result, str) else result) if form else ():
         if not re.fullmatch(form, entry):
             raise ValueError(f"must be {wanted}, not {entry[:60]!r}")
     for pattern in result if key == "redaction.allow" else ():

@@ -112,7 +112,7 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
                 now.conceded = bool(phrases.CONCEDES.search(event.text[:160].replace("*", "")))
         elif event.kind is EventKind.FILE_EDIT and event.ok is not False:
             now.edits.append(place)
-            now.files.add(event.path or "")
+            now.files.update(filter(None, [event.path]))
         elif event.kind is EventKind.COMMAND:
             ok = outcome.get(event.call_id or "")
             if phrases.COMMITS.search(event.text):

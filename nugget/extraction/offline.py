@@ -200,7 +200,7 @@ def _is_of_the_moment(draft: Draft) -> bool:
     if sentence.channel is Channel.USER:
         return bool(draft.anchor.episode.denied or phrases.REPORTS.search(said))
     is_told = titles.is_imperative(said) and not any(map(found.get, ("must", *REASONS)))
-    is_news = _NOW.search(sentence.text) and not any(map(found.get, REASONS[:4]))
+    is_news = _NOW.search(sentence.text) and not any(map(found.get, ("because", "instead", "intent", "cause")))
     is_step = _NUMBERED.search(sentence.event.text, max(0, sentence.start - 9), sentence.start + 2)
     is_passing = is_told or is_news or is_step or phrases.MOMENTARY.search(said)
     is_poor = not titles.is_telling(draft.title) or phrases.MEASURED.search(draft.title)

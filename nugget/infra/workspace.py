@@ -48,10 +48,10 @@ def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = Non
     where a session was started.
     """
     folder = folder.absolute()
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         if side := re.match(_SIDE_FOLDER, folder.as_posix()):
             return replace(find_workspace(Path(side[1])), root=folder)
-        left = next((parent for parent in folder.parents if parent.is_dir()), Path(folder.anchor))
+        left = next(filter(os.path.isdir, folder.parents), Path(folder.anchor))
         found = _repository(left) if left != Path(left.anchor) else None
         return found or _folder_workspace(folder)
     if (found := _repository(folder)) is not None:
@@ -73,11 +73,11 @@ class WorkspaceFinder:
 
     def of_folder(self, folder: str) -> Workspace:
         """Return the workspace of a folder, even if the folder is gone."""
-        top = (_top(Path(folder)) if Path(folder).is_dir() else None) or Path(folder)
+        top = (_top(Path(folder)) if os.path.isdir(folder) else None) or Path(folder)
         if top not in self.found:
             place = find_workspace(top)
             known = next((one for one in (top, *top.parents) if str(one) in self.known), None)
-            if known and place.common_dir is None and not top.is_dir():
+            if known and place.common_dir is None and not os.path.isdir(top):
                 place = replace(place, identity=self.known[str(known)], root=known, name=known.name)
             self.found[top] = place
         return self.found[top]
