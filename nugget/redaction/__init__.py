@@ -27,7 +27,6 @@ from nugget.redaction.structured import Span
 
 EXCLUDED = "[excluded]"
 """Replaces the content of an excluded file."""
-
 _SHOWN = re.compile(
     r"(?:==> (?P<head>.+) <==|diff --git a/(?P<diff>.+) b/.+|(?:\+\+\+|---) [ab]/(?P<side>.+))\s*\Z"
     r"|(?P<line>[^\s:][^:\n]{0,400}?)(?::|[-=]\d+[-=:])|(?P<alone>[^\s:]+)\Z"
@@ -36,7 +35,6 @@ _SHOWN = re.compile(
 _NUMBERED = re.compile(r"\d+[:-]")
 _WORDS = re.compile(r"[\s\"'`=<>|;&()]+")
 _GLOB = frozenset("*?[")
-
 MARGIN_CHARS = 1024
 """Characters past its limit that a long text keeps until it is redacted; then it is cut at the limit."""
 _LONGEST_PART = 512

@@ -14,7 +14,6 @@ _SHORTEST = 8
 _FEW = 100
 """The most secrets that are looked for in every form, one pass each; more are looked for as whole words in one pass."""
 _WORD = re.compile(r"[^\s\"'`,;:=<>()\[\]{}]{8,}")
-
 _BREAK = " \t\r\n\"'\\+>|"
 """Characters between the lines of a split secret: white space, quotes, and signs of code and quotation."""
 

@@ -23,10 +23,10 @@ _STRENGTHS = "hex", "is_scrambled", "is_strong", "is_coined", "number", "plain"
 """Forms of words; the first that a word has is combined with what stands around it."""
 _KINDS = {"password": "password", "code": "pin", "key": "token", "login": "password"}
 _CLASSES = bytes.maketrans(
-    f"{ascii_letters}{digits}!$%&*?@^~+:/[]|_`\t\r".encode() + bytes(range(128, 256)),
-    b"a" * 52 + b"0" * 10 + b"#" * 10 + b"-" * 7 + b"  " + b"u" * 98 + b"v" + b"u" * 29,
+    f"{ascii_letters}{digits}!$%&*?@^~+:/[]|_`{{}}();=<>\t\r".encode() + bytes(range(128, 256)),
+    b"a" * 52 + b"0" * 10 + b"#" * 10 + b"-" * 7 + b"{" * 8 + b"  " + b"u" * 98 + b"v" + b"u" * 29,
 )
-"""A sign for the class of each byte: letters, digits, signs of passwords and of names, spaces, bytes beyond ASCII."""
+"""A sign for the class of each byte: letters, digits, signs of passwords, names or code, spaces, others."""
 _ODD = rb"0(?:(?<=a0)|(?<=a-0)|-?a|000(?!v(?<=\n  0000v)))[^ \n]*", rb"#(?<=[auv0]#)[auv0][^ \n]*"
 """Classes within a secret with digits or signs and the rest of its word; one first sign each is much faster to find."""
 _PART = re.compile(
@@ -34,14 +34,13 @@ _PART = re.compile(
     rb"(?P<text>.{1,320}\Z|.{160,319} |.{320}[\x80-\xbf]*|(?<=[\x92\t])\Z)"
 )
 """A part of a line that is read as one; a line number, or the rights in a line of `ls -l`, may stand before it."""
-_ABOVE, _BELOW, _FEW = 240, 2, 4
-"""Bytes read above a part, lines read below a word for passwords, and the number of words that makes a line long."""
+_ABOVE, _BELOW, _FEW, _LONG_LINE = 240, 2, 4, 1000
+"""Bytes read above a part, lines read below a word for passwords, words of a long part, bytes of minified code."""
 _LEAST = 1.9, -1.1
 """The least weight of the form of a secret without and with a telling word in its part of a line."""
 _SHORTEST, _LONGEST, _LONG_WORD, _NEAR = 4, 100, 24, (14, 30, 70)
 """Characters of words; and from a telling word, below which a word stands next to it, near it, or not far."""
 _OPENING, _CLOSING, _QUOTES = "\\\"'`([{<*_«“‘„‚›»~", "\\\"'`)]}>*_»”’“‹,.;:!?…~", "\"'`«»“”„‘’*"
-
 Word = tuple[int, str, str, str]
 """Where a word of a sentence begins, the signs before it, the word, and the signs after it."""
 Suspect = tuple[int, int, str, frozenset[str]]
@@ -76,16 +75,20 @@ def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LE
     for _ in range(_BELOW):  # the answer may stand in one of the next lines
         told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
     classes = data.translate(_CLASSES) + b"\n"
-    lines, last, stop = set(told), 0, 0
-    for at, end in sorted(found.span() for odd in _ODD for found in re.finditer(odd, classes)):
-        begin = max(last, classes.rfind(b" ", last, at) + 1, classes.rfind(b"\n", last, at) + 1)
-        last = max(last, end)
-        runs = _runs(data[begin:last].decode("utf-8", "replace")) if begin >= stop else ()
-        if runs and max(map(_reach, runs)) >= least[True]:
-            lines.add(data.rfind(b"\n", 0, begin) + 1)
-            stop = classes.find(b"\n", last)
-    for line in sorted(lines):
-        for part in _PART.finditer(data, line, classes.find(b"\n", line)):
+    odd = (found.span() for pattern in _ODD for found in re.finditer(pattern, classes))
+    last, stop, line, line_end = 0, 0, 0, -1
+    for at, end in sorted([*((line, line) for line in told), *odd]):
+        if at > line_end:
+            line, line_end = classes.rfind(b"\n", 0, at) + 1, classes.find(b"\n", at)
+            if line_end - line > _LONG_LINE:
+                codes, signs, others, numbers = map(classes[line:line_end].count, (b"{", b"#", b"-", b"0"))
+                stop = line_end + 1 if 12 * codes + 4 * (signs + others) + numbers > line_end - line else at
+        begin, last = max(last, classes.rfind(b" ", last, at) + 1, line), max(last, end)
+        runs = _runs(data[begin:last].decode("utf-8", "replace")) if at >= stop else ()
+        if at < stop or not (line in told or any(_reach(run) >= least[True] for run in runs)):
+            continue
+        stop = line_end + 1
+        for part in _PART.finditer(data, line, line_end):
             text, begin = part["text"].decode("utf-8", "surrogateescape"), part.start("text")
             runs = _runs(text)
             is_told = any(map(_told_by, runs))
@@ -220,7 +223,7 @@ def _gives(run: str) -> bool:
 @lru_cache(maxsize=16_384)
 def _reach(run: str) -> float:
     """Return the most that a word in an odd run weighs."""
-    return max([-math.inf, *(_weight(word) for _, _, word, _ in _words(run) if _oddness(run))])
+    return max([-math.inf, *(_weight(word) for _, _, word, _ in (_words(run) if _oddness(run) else ()))])
 
 
 @lru_cache(maxsize=16_384)
