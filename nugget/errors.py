@@ -114,5 +114,5 @@ def complaint(problem: Mapping[str, Any]) -> str:
 def require_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raise UsageError for the first of these names that is not known."""
     listed = list(known)
-    if unknown := next((name for name in names if name not in listed), None):
+    if (unknown := next((name for name in names if name not in listed), None)) is not None:
         raise UsageError(f"There is no {what} {unknown[:80]!r}.", hint=f"{what.capitalize()}s: {', '.join(listed)}.")

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.errors import EmbeddingUnavailable, NuggetError, TranscriptError, UsageError, only_id
+from nugget.errors import EmbeddingUnavailable, NuggetError, TranscriptError, UsageError, only_id, require_known
 from nugget.index import IndexReader, StoredChunk
 from nugget.index.embedded import passages as tables
 from nugget.index.embedded.events import MORE
@@ -118,8 +118,7 @@ def split_ref(ref: str) -> tuple[SourceName, str]:
         return SourceName.BRAIN, prefix
     if prefix in _SINGULAR:
         return _SINGULAR[prefix], name
-    if prefix not in list(SourceName):
-        raise UsageError(f"There is no source {prefix!r}.", hint=f"Sources are: {', '.join(SourceName)}.")
+    require_known("source", [prefix], SourceName)
     return SourceName(prefix), name
 
 
