@@ -334,9 +334,12 @@ def _remainder(
     ref = f"refs/heads/{proposal.branch}"
     if not rest:
         return git.RefChange(ref=ref, new=None, expect=proposal.sha)
+    # A session's proposal is titled by its units, so what is left must not name those that are gone.
+    left = titled([file.unit for file in rest if file.unit and "Nugget-Session" in proposal.trailers])
+    message = proposal.message.replace(proposal.title, left or proposal.title, 1)
     contents = {file.path: file.theirs for file in rest}
     base = (git.resolve(brain, tip) if all(file.ours == file.base for file in rest) else None) or proposal.base
-    sha = git.commit_files(brain, files=contents, message=proposal.message, parents=[base], now=now)
+    sha = git.commit_files(brain, files=contents, message=message, parents=[base], now=now)
     return git.RefChange(ref=ref, new=sha, expect=proposal.sha)
 
 

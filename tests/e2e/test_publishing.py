@@ -389,3 +389,5 @@ def test_a_new_brain_is_pushed_to_its_remote_at_once_or_later(place, nugget, tmp
     assert made.code == 0 and "Not pushed yet" in made.err
     assert nugget("init", tmp_path / "new", "--remote", place.server.url, "--no-install").code == 0
     assert place.server.head("main") == git.head(tmp_path / "new")
+    upstream = git.run(tmp_path / "new", "rev-parse", "--abbrev-ref", "main@{upstream}")  # for `git pull` and `push`
+    assert upstream == b"origin/main\n"

@@ -16,7 +16,7 @@ BUDGETS = {
     "lines of a file": 388,
     "classes": 212,
     "re.compile": 131,
-    "lines of tests": 19_936,  # with the fault laboratory
+    "lines of tests": 19_935,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

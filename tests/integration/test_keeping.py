@@ -105,6 +105,7 @@ def test_a_backup_brings_back_what_cannot_be_derived(nugget, words, isolated_hom
     home, archive = isolated_home / ".nugget", isolated_home / "kept.tar.gz"
     assert nugget("backup", archive).code == 0 and archive.stat().st_mode & 0o077 == 0
     assert nugget("backup", archive).code == 2 and nugget("restore", archive).code == 1
+    assert nugget("backup", home / "no" / "such.tar.gz").code == 2 and not (home / "no").exists()
     listed = nugget("sessions", "--all", "--json").json
     home.rename(isolated_home / "before")
     assert nugget("restore", archive).code == 0

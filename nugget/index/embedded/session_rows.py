@@ -233,10 +233,8 @@ def put_messages(run: IngestRun, channel: str, messages: Sequence[Message], stat
 @lru_cache(maxsize=256)
 def workspace_of(folder: str | None) -> str | None:
     """Return the identity of a folder's code repository, even if the folder is gone."""
-    if not folder or not folder.startswith("/"):
-        return None
     with suppress(OSError, NuggetError, ValueError):
-        return find_workspace(Path(folder)).identity
+        return find_workspace(Path(folder)).identity if folder and folder.startswith("/") else None
     return None
 
 

@@ -81,19 +81,16 @@ HARMLESS = ("`stale_after` must be a date", "`type` is pattern, but the id says 
 
 
 @pytest.mark.proves("KNOW-PROBLEM-LINE")
-@pytest.mark.parametrize(
-    ("keys", "line", "says"),
-    [
-        ({"id": "_"}, 1, "has no `id`; add a line `id: pattern/retry`"),
-        ({"id": "pattern/../../etc"}, 2, "`id` must be <type>/<slug>"),
-        ({"type": "recipe"}, 3, "`type` must be one of pattern, concept, decision, bug, belief, not 'recipe'"),
-        ({"domain": "../up"}, 4, "`domain` must be folder names"),
-        ({"related": "concept/x"}, 5, "`related` must be a list of entries"),
-        ({"related": "\n  - id: bug/x\n    relation: eats"}, 7, "`relation` must be one of uses, implements"),
-        ({"stale_after": "soon"}, 5, "`stale_after` must be a date"),
-        ({"id": "concept/x"}, 3, "`type` is pattern, but the id says concept"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("keys", "line", "says"), [
+    ({"id": "_"}, 1, "has no `id`; add a line `id: pattern/retry`"),
+    ({"id": "pattern/../../etc"}, 2, "`id` must be <type>/<slug>"),
+    ({"type": "recipe"}, 3, "`type` must be one of pattern, concept, decision, bug, belief, not 'recipe'"),
+    ({"domain": "../up"}, 4, "`domain` must be folder names"),
+    ({"related": "concept/x"}, 5, "`related` must be a list of entries"),
+    ({"related": "\n  - id: bug/x\n    relation: eats"}, 7, "`relation` must be one of uses, implements"),
+    ({"stale_after": "soon"}, 5, "`stale_after` must be a date"),
+    ({"id": "concept/x"}, 3, "`type` is pattern, but the id says concept"),
+])  # fmt: skip
 def test_an_invalid_value_is_reported_with_its_line(keys, line, says):
     parsed = parse(file(**keys), path="domains/coding/patterns/retry.md")
     (problem,) = parsed.problems
