@@ -19,7 +19,6 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 from nugget.errors import NuggetError, UsageError, complaint
 from nugget.settings import Entry, YAMLRefused, read_entries
@@ -256,10 +255,9 @@ def validated(key: str, value: Any) -> Any:
 
 def _check_address(address: str) -> None:
     """Raise ValueError if the address is not PostgreSQL's, or if it holds a password."""
-    parts = urlsplit(address)
-    if parts.scheme not in ("postgresql", "postgres"):
+    if not re.match("postgres(ql)?://", address):
         raise ValueError("must be an address that begins with postgresql://")
-    if parts.password or "password=" in parts.query:
+    if re.search(r"://[^/?#]*:[^/?#]+@|\?.*password=", address):
         raise ValueError("must be an address without a password (use PGPASSWORD, ~/.pgpass or a service file)")
 
 
