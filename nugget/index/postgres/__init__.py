@@ -175,7 +175,7 @@ class PostgresIndex(Transactions, IndexReader):
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
         """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
         with self.reading() as now:
-            self.unit_cosines(vector, [key for key in unit_keys if key not in now.read["nearest"]])
+            self.unit_cosines(vector, unit_keys)
             return {key: one for key in unit_keys if (one := now.read["nearest"].get(key))}
 
     def _measured(self, keys: Sequence[int], wholes: Rows, nearest: Rows) -> dict[int, UnitCosines]:
