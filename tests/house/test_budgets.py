@@ -15,7 +15,7 @@ BUDGETS = {
     "lines": 42_406,
     "lines of a file": 388,
     "classes": 212,
-    "re.compile": 131,
+    "re.compile": 130,
     "lines of tests": 19_935,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
