@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -39,7 +40,6 @@ FOREIGN = tuple(
 )
 """How the variables begin that could lead a test out of its HOME."""
 
-
 # A run in the background (`nohup … &`) inherits SIGINT as ignored, and so would every command that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -61,6 +61,8 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     monkeypatch.setenv("NUGGET_RESIDENT_S", "3")  # no server outlives its test for long
     (home / ".gitconfig").write_text(
         "[user]\n\tname = Test Person\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"

@@ -214,9 +214,9 @@ def _templates() -> Environment:
     made.filters |= {
         "col": lambda text, width: f"{one_line(text):<{width}}", "counted": counted, "diff": _diff,
         "duration": lambda seconds: counted(seconds, "second") if seconds < 120 else counted(seconds // 60, "minute"),
-        "fitted": _fitted, "iso": iso_date,
+        "fitted": _fitted, "iso": iso_date, "markdown": _markdown, "plain": plain,
         "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],
-        "markdown": _markdown, "plain": plain, "moment": lambda moment: f"{moment:%Y-%m-%d %H:%M}" if moment else "",
+        "moment": lambda moment: f"{moment.astimezone():%Y-%m-%d %H:%M}" if moment else "",
         "prose": lambda text, indent=3, question="": _marked(_PROSE, indent, highlighted(Text(clean(text)), question)),
         "shorten": lambda text, most: shorten(clean(text or ""), most), "way_of": way_of,
     }  # fmt: skip
