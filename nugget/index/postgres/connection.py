@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from nugget.infra.embedding import Vector
 
-MIGRATIONS = tuple(map(Path(__file__).with_name, (
-    "schema.sql", "units_by_type.sql", "vectors_in_line.sql", "packed_postings.sql", "half_vectors.sql",
-)))  # fmt: skip
-"""The steps of the schema; its version is the number of steps taken."""
+MIGRATIONS = (
+    ["schema"], ["units_by_type"], ["vectors_in_line"], ["emptied", "packed_postings"], ["emptied", "half_vectors"],
+)  # fmt: skip
+"""The scripts of each step of the schema; its version is the number of steps taken."""
 SERVICE = "nugget_service"
 """The role of every transaction, which may read and write rows of its spaces and owns nothing."""
 PATIENCE_S = 5
@@ -179,8 +179,8 @@ def migrate(url: str) -> tuple[int, int]:
         before = _version(connection)
         if before > len(MIGRATIONS):
             check_version(before)
-        for script in MIGRATIONS[before:]:
-            connection.execute(script.read_text("utf-8"))
+        for script in (name for step in MIGRATIONS[before:] for name in step):
+            connection.execute(Path(__file__).with_name(f"{script}.sql").read_text("utf-8"))
         connection.execute(
             "CREATE OR REPLACE FUNCTION nugget.schema_version() RETURNS int LANGUAGE sql IMMUTABLE "
             f"AS 'SELECT {len(MIGRATIONS)}'"
