@@ -113,15 +113,16 @@ def trained() -> Judge:
 def extract_offline(session: Session, *, now: datetime) -> list[Proposal]:
     """Propose units from a redacted session, the most trusted first."""
     read = claims_of(tuple(without_recalled(session.events)))
-    units = [_proposal(with_purpose(draft, read), read, session, now) for draft in select(drafts(read), read)]
+    chosen = [with_purpose(draft, read) for draft in select(drafts(read), read)]
+    project = project_of(session) if chosen else None  # asks git
+    units = [_proposal(draft, read, session, project, now) for draft in chosen]
     return list({proposal.unit.id: proposal for proposal in reversed(units)}.values())[::-1]
 
 
 def explain(session: Session) -> tuple[str, ...]:
     """Return a line for each claim considered: probability, speaker, cues, and outcome."""
     read = claims_of(tuple(without_recalled(session.events)))
-    made = drafts(read, least=0.0)
-    threshold = trained().threshold
+    made, threshold = drafts(read, least=0.0), trained().threshold
     kept = {id(draft) for draft in select([one for one in made if one.confidence >= threshold], read)}
     lines = []
     for draft in sorted(made, key=lambda one: -one.confidence):
@@ -145,9 +146,9 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
     for draft in made:
         draft.kind, least_sure = _type_and_floor(draft)
         score = lasting.get(id(draft))
-        draft.confidence = max(judge.draft_score(draft.features) if score is None else score, least_sure)
-        if not least_sure if draft.anchor.is_agreed else _is_of_the_moment(draft):
-            draft.confidence = 0.0
+        score = judge.draft_score(draft.features) if score is None else score
+        is_left_out = not least_sure if draft.anchor.is_agreed else _is_of_the_moment(draft)
+        draft.confidence = 0.0 if is_left_out else max(score, least_sure)
     kept = [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
     for draft in kept:
         draft.alternatives = _alternatives(draft, read)
@@ -258,7 +259,7 @@ def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:
     return near / 2 + float(ours @ theirs)
 
 
-def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime) -> Proposal:
+def _proposal(draft: Draft, read: SessionClaims, session: Session, project: str | None, now: datetime) -> Proposal:
     moment = draft.anchor.sentence.event.timestamp or session.ended or session.started or now
     is_certain = draft.anchor.sentence.channel is Channel.USER or is_checked(draft)
     is_choice = draft.kind in (KnowledgeType.DECISION, KnowledgeType.BELIEF)
@@ -267,7 +268,7 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
     path = _path(draft, read, session)
     unit = Unit(
         id=f"{draft.kind}/{title_slug(draft.title)}", source=SourceName.BRAIN, type=draft.kind, title=draft.title,
-        body=f"{_body(draft, alternatives)}\n", domain=_domain(draft, session, path),
+        body=f"{_body(draft, alternatives)}\n", domain=_domain(draft, session, project, path),
         tags=tuple(filter(None, [language_of(session)])),
         confidence=round(draft.confidence if is_certain else min(draft.confidence, _UNCONFIRMED), 2),
         origin=Origin.AI_SESSION, scope=Scope(path=path) if path else None, session=session.id,
@@ -332,9 +333,8 @@ def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
     return next(iter(edited)) if len(edited) == 1 else None
 
 
-def _domain(draft: Draft, session: Session, path: str | None) -> str:
+def _domain(draft: Draft, session: Session, project: str | None, path: str | None) -> str:
     """Return `projects/NAME` for knowledge of one repository, or the language's domain for a general rule."""
-    project = project_of(session)
     is_rule = draft.kind is KnowledgeType.BELIEF and path is None
     return domain_of(session) if project is None or is_rule else f"projects/{slugify(project)}"
 
