@@ -226,13 +226,6 @@ def is_working(home: Path) -> bool:
     return lock is None
 
 
-def sign(lock: int) -> None:
-    """Name this process in the lock file that it holds."""
-    os.ftruncate(lock, 0)
-    os.lseek(lock, 0, os.SEEK_SET)
-    os.write(lock, str(os.getpid()).encode())
-
-
 def _files(home: Path, state: str) -> list[Path]:
     return sorted(file for file in (home / "queue" / state).glob("*.json") if not file.name.startswith("."))
 

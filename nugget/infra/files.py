@@ -197,23 +197,29 @@ def start_worker(home: StrPath, *arguments: str) -> bool:
 
     The lock is taken here and inherited, so of any number of hooks at the same moment one starts a worker.
     """
-    lock = try_lock(os.path.join(home, "queue", "worker.lock"))
-    if lock is None:
+    if (lock := try_lock(os.path.join(home, "queue", "worker.lock"))) is None:
         return False
     try:
         command = [sys.executable, "-P", "-m", "nugget.app.worker", *arguments]
-        # The worker changes its folder, which breaks relative paths. One thread is enough for numpy's work here, and
-        # starting more costs 50 ms.
+        # The worker changes its folder, which breaks relative paths. Threads of numpy beyond the first cost 50 ms.
         variables = {GUARD: "1", "NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}
         inherited = {WORKER_LOCK: str(lock)} if system.IS_POSIX else {}
-        start_detached(command, keep=lock, variables={**variables, **inherited})
+        if process := start_detached(command, keep=lock, variables={**variables, **inherited}):
+            sign(lock, process)
     finally:
         os.close(lock)
     return True
 
 
-def start_detached(command: Sequence[str], *, keep: int, variables: Mapping[str, str] | None = None) -> None:
-    """Start a process in a session of its own, which survives the caller's exit and a hang-up.
+def sign(lock: int, process: int) -> None:
+    """Name the process that holds a lock in its file."""
+    os.ftruncate(lock, 0)
+    os.lseek(lock, 0, os.SEEK_SET)
+    os.write(lock, b"%d" % process)
+
+
+def start_detached(command: Sequence[str], *, keep: int, variables: Mapping[str, str] | None = None) -> int | None:
+    """Start a process in a session of its own, which survives the caller's exit and a hang-up; return its id on POSIX.
 
     It inherits the descriptor `keep`, such as that of a lock, and gets `variables` on top of the environment.
     """
@@ -221,6 +227,7 @@ def start_detached(command: Sequence[str], *, keep: int, variables: Mapping[str,
     STARTED[:] = [process for process in STARTED if not system.has_ended(process)]
     if process := system.spawn(command, {**os.environ, **(variables or {})}, keep=keep):
         STARTED.append(process)
+    return process
 
 
 @contextmanager

@@ -33,14 +33,6 @@ def around(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(REPOSITORY), **more}
 
 
-def is_idle(home: Path) -> bool:
-    """Whether nobody holds the queue, not even a worker that has only just been started."""
-    lock = files.try_lock(home / "queue/worker.lock")
-    if lock is not None:
-        os.close(lock)
-    return lock is not None
-
-
 @pytest.mark.proves("HOOK-QUEUES")
 def test_a_session_end_leaves_one_whole_job_and_no_output(home, queue_lock):
     done = hook(PAYLOAD | {"reason": "other"})
@@ -88,12 +80,12 @@ def test_a_session_start_looks_for_missed_sessions_at_most_once_an_hour(home, is
     missed = isolated_home / ".claude/projects/-srv-shop/one.jsonl"
     missed.parent.mkdir(parents=True)
     hook(start)
-    wait_for(lambda: is_idle(home))
+    wait_for(lambda: not queue.is_working(home))
     os.utime(home / "queue/installed", (time.time() - 9000,) * 2)
     missed.write_text("{}\n")
     os.utime(missed, (time.time() - 3000,) * 2)
     hook(start)
-    wait_for(lambda: is_idle(home))
+    wait_for(lambda: not queue.is_working(home))
     assert queue.jobs(home, "failed") == [], "not an hour has passed"
     os.utime(home / "queue/catch-up.stamp", (time.time() - 4000,) * 2)
     hook(start)
@@ -115,7 +107,7 @@ def test_the_worker_outlives_the_hook_and_its_terminal(home):
         except ProcessLookupError:
             break
     wait_for(lambda: queue.jobs(home, "failed") or queue.jobs(home, "skipped"))
-    wait_for(lambda: is_idle(home))
+    wait_for(lambda: not queue.is_working(home))
 
 
 @pytest.mark.proves("HOOK-NOTES")
@@ -127,7 +119,7 @@ def test_notes_keep_one_job_for_a_session_and_start_no_worker(home):
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     (job,) = queue.jobs(home, "pending")
     assert (job.session, job.transcript) == ("abc", "/x/abc.jsonl")
-    assert is_idle(home) and not (home / "queue/running").exists()
+    assert not queue.is_working(home) and not (home / "queue/running").exists()
 
 
 RULES = (
