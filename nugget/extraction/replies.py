@@ -295,8 +295,14 @@ def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> b
         new = (word for word in re.findall(_WORD, clause) if _key(word) not in known)
         return any(_is_name(word, text) for word in new if word.lower() not in low or any(map(str.isdigit, word)))
 
-    is_turned = (len(_NOT.findall(ours)) + len(_NOT.findall(theirs))) % 2 == 1
+    is_turned = (_denials(ours, theirs) + _denials(theirs, ours)) % 2 == 1
     return is_turned or (has_name(ours, quotes) and has_name(theirs, title))
+
+
+def _denials(clause: str, other: str) -> int:
+    """Return how often a clause denies what the other speaks of too; a `not` at the end always counts."""
+    denied = (_stems(" ".join(clause[found.end() :].split()[:6])) for found in _NOT.finditer(clause))
+    return sum(not stems or bool(stems & _stems(other)) for stems in denied)
 
 
 def _key(word: str) -> str:
@@ -341,17 +347,11 @@ def _relations(
     entries: Sequence[Mapping[str, Any]], existing: Sequence[Unit]
 ) -> tuple[tuple[Relation, ...], Unit | None]:
     """Return the relations to units that were shown, and the unit to update."""
-    relations: dict[Relation, None] = {}
-    updated: Unit | None = None
-    for entry in entries[:20]:
-        if not 1 <= entry["number"] <= len(existing):
-            continue
-        near = existing[entry["number"] - 1]
-        if entry["relation"] == UPDATES:
-            updated = updated or near
-        else:
-            relations[Relation(id=near.id, relation=RelationType(entry["relation"]))] = None
-    return tuple(one for one in relations if updated is None or one.id != updated.id), updated
+    known = dict(enumerate(existing, 1))
+    shown = [(known[one["number"]], one["relation"]) for one in entries[:20] if one["number"] in known]
+    updated = next((near for near, relation in shown if relation == UPDATES), None)
+    others = ((near.id, relation) for near, relation in shown if relation != UPDATES and near is not updated)
+    return tuple(dict.fromkeys(Relation(id=id_, relation=RelationType(one)) for id_, one in others)), updated
 
 
 def _domain(named: str) -> str:

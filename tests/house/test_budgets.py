@@ -16,7 +16,7 @@ BUDGETS = {
     "lines of a file": 388,
     "classes": 212,
     "re.compile": 130,
-    "lines of tests": 19_927,  # with the fault laboratory
+    "lines of tests": 19_925,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
