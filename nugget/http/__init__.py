@@ -231,14 +231,14 @@ def serve_team(environment: Environment, settings: Settings, address: str | None
 
 def run(app: Any, listening: socket.socket) -> None:
     """Run uvicorn on a listening socket, without its own output."""
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn shuts down in order, then passes the signal on
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-    config = uvicorn.Config(
+    server = uvicorn.Server(uvicorn.Config(
         app, http="h11", ws="none", log_config=None, access_log=False, proxy_headers=False, server_header=False,
         lifespan="on", backlog=_BACKLOG, limit_concurrency=256, timeout_keep_alive=15, timeout_graceful_shutdown=5,
         h11_max_incomplete_event_size=32_768,
-    )  # fmt: skip
-    uvicorn.Server(config).run(sockets=[listening])
+    ))  # fmt: skip
+    signal.signal(signal.SIGTERM, server.handle_exit)  # one before uvicorn has its own, and one that it passes on
+    server.run(sockets=[listening])
 
 
 def _access_line(url: str, session: AgentSession, token: str | None) -> str:

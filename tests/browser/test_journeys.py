@@ -139,7 +139,7 @@ def test_a_handbook_is_decided_by_keys_and_answers_questions_and_one_accept_is_u
     tab.click("text=Apply")
     assert "21 accepted, 1 rejected" in tab.inner_text(".done") and waiting(words) == 0
     place, thing, _ = note_of(9)
-    tab.goto(f"{root}search?q=who signs for the {thing}")
+    tab.goto(f"{root}search?q=who signs for the {thing} at the {place}")
     assert place in tab.locator("#results article").first.inner_text()
 
 
