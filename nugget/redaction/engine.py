@@ -32,7 +32,7 @@ _SHAPES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("random-pair", _OF_PAIRS, judge.is_random_pair),
 )
 """Kinds recognised by the form of a word alone, the signs allowed besides `_` and `-`, and the test."""
-_WORD, _WORD_SIGNS = re.compile(r"[A-Za-z0-9_-]*"), ascii_letters + digits + "_-"
+_WORD, _WORD_SIGNS = re.compile(r"[A-Za-z_-]*+(?P<digit>\d)?[A-Za-z0-9_-]*"), ascii_letters + digits + "_-"
 _RUNS = bytes.maketrans(f"{_WORD_SIGNS}!#$%*+?^&".encode(), b"w" * len(_WORD_SIGNS) + b"#" * 9)
 _OF_DATA, _DATA_AFTER = ("/", "+", ".", "%"), re.compile(r"[/+=%]|\.\w")
 """Signs next to a word that is part of a path or of base64."""
@@ -244,9 +244,11 @@ def _said(view: str, start: int, end: int, kind: str, list_end: Callable[[int], 
 def _shaped(view: str, runs: str, known: bytearray) -> Iterator[Span]:
     """Yield words of 20 characters or more that only their random letters and digits give away."""
     run_end, stop = partial(_end_of_run, READ.run, view, [-1, -1]), 0
-    while (at := runs.find("w" * 20, stop)) >= 0:
-        word = (_WORD.match(view, at) or [""])[0]
-        stop, before = at + len(word), view[at - 1 : at]
+    while (at := runs.find("w" * 20, stop)) >= 0 and (found := _WORD.match(view, at)):
+        stop = found.end()
+        if not found["digit"]:
+            continue
+        word, before = found[0], view[at - 1 : at]
         is_plain = word.islower() and word.isalnum() and before not in _JOINING  # a digest, or a word
         if is_plain or not judge.is_issued(word) or known.find(0, at, stop) < 0:
             continue

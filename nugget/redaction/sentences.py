@@ -27,7 +27,7 @@ _CLASSES = bytes.maketrans(
     b"a" * 52 + b"0" * 10 + b"#" * 10 + b"-" * 7 + b"{" * 8 + b"  " + b"u" * 98 + b"v" + b"u" * 29,
 )
 """A sign for the class of each byte: letters, digits, signs of passwords, names or code, spaces, others."""
-_ODD = rb"0(?:(?<=a0)|(?<=a-0)|-?a|000(?!v(?<=\n  0000v)))[^ \n]*", rb"#(?<=[auv0]#)[auv0][^ \n]*"
+_ODD = rb"0(?<!00)(?:(?<=a0)|0*+-?a|(?<=a-0)|000(?!v(?<=\n  0000v)))[^ \n]*", rb"#(?<=[auv0]#)[auv0][^ \n]*"
 """Classes within a secret with digits or signs and the rest of its word; one first sign each is much faster to find."""
 _PART = re.compile(
     rb"(?:(?m:^)(?:\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})))?+"
@@ -66,7 +66,7 @@ def _trained() -> tuple[Mapping[str, float], float]:
 @lru_cache(maxsize=16_384)
 def _weight(word: str) -> float:
     """Return what the form of a word adds to its score."""
-    return sum(_trained()[0].get(name, 0.0) for name in _of_form(word))
+    return math.fsum(_trained()[0].get(name, 0.0) for name in _of_form(word))
 
 
 def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LEAST) -> Iterator[Suspect]:
@@ -76,38 +76,38 @@ def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LE
         told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
     classes = data.translate(_CLASSES) + b"\n"
     odd = (found.span() for pattern in _ODD for found in re.finditer(pattern, classes))
-    last, stop, line, line_end = 0, 0, 0, -1
+    last = stop = 0
     for at, end in sorted([*((line, line) for line in told), *odd]):
-        if at > line_end:
-            line, line_end = classes.rfind(b"\n", 0, at) + 1, classes.find(b"\n", at)
-            if line_end - line > _LONG_LINE:
-                codes, signs, others, numbers = map(classes[line:line_end].count, (b"{", b"#", b"-", b"0"))
-                stop = line_end + 1 if 12 * codes + 4 * (signs + others) + numbers > line_end - line else at
-        begin, last = max(last, classes.rfind(b" ", last, at) + 1, line), max(last, end)
-        runs = _runs(data[begin:last].decode("utf-8", "replace")) if at >= stop else ()
-        if at < stop or not (line in told or any(_reach(run) >= least[True] for run in runs)):
+        if at < stop:
             continue
-        stop = line_end + 1
-        for part in _PART.finditer(data, line, line_end):
+        begin, last = max(last, classes.rfind(b" ", last, at) + 1, classes.rfind(b"\n", last, at) + 1), max(last, end)
+        if at not in told and _read(data[begin:last].decode("utf-8", "replace"))[1] < least[True]:
+            continue
+        line, stop = classes.rfind(b"\n", 0, at) + 1, classes.find(b"\n", at) + 1
+        if stop - line > _LONG_LINE:
+            codes, signs, others, numbers = map(classes[line:stop].count, (b"{", b"#", b"-", b"0"))
+            if 12 * codes + 4 * (signs + others) + numbers > stop - line:
+                continue
+        for part in _PART.finditer(data, line, stop - 1):
             text, begin = part["text"].decode("utf-8", "surrogateescape"), part.start("text")
-            runs = _runs(text)
-            is_told = any(map(_told_by, runs))
-            oddness = max([_oddness(run) for run in runs if _reach(run) >= least[is_told]], default=0)
-            if part["listing"] or not (oddness or line in told):
+            runs = [*map(_read, text.split() if text.isascii() else READ.run.findall(text))]
+            is_told = any(kind for kind, _, _ in runs)
+            oddness = max([odd for _, weight, odd in runs if weight >= least[is_told]], default=0)
+            if part["listing"] or not (oddness or at in told):
                 continue
             above = data[max(0, begin - _ABOVE) : begin].rpartition(b"\x1f")[2]  # within one text of a session
-            told_above = frozenset(filter(None, map(_told_by, _runs(above.decode("utf-8", "replace")))))
+            told_above = frozenset(filter(None, map(_told_by, above.decode("utf-8", "replace").split())))
             if (oddness > 1 and len(runs) > 1) or told_above or is_told:
-                for start, end, kind, features in _of_part(text, told_above, least[is_told]):
+                for start, end, kind, features in _of_part(text, told_above, is_told, least[is_told]):
                     yield begin + start, begin + end, kind, features
 
 
 @lru_cache(maxsize=1024)  # the texts of a session repeat lines
-def _of_part(text: str, told_above: frozenset[str], least: float) -> Sequence[Suspect]:
+def _of_part(text: str, told_above: frozenset[str], is_told: bool, least: float) -> Sequence[Suspect]:
     """Return the suspects in a part of a line, their places counted from its beginning."""
     words = [*_words(text)]
     told = [(kind, start) for start, _, word, _ in words if (kind := _told_by(word))]
-    is_told = bool(told_above) or any(map(_told_by, _runs(text)))
+    is_told = is_told or bool(told_above)
     plain = sum(word.isalpha() for _, _, word, _ in words)
     if not words or plain < ((not told_above or len(words) > 2) if is_told else max(2, len(words) / 2)):
         return ()
@@ -202,11 +202,6 @@ def _of_telling(start: int, end: int, told: Sequence[tuple[str, int]]) -> tuple[
     return {f"{one} before" for one in before} | behind | within, before[0] if before else ""
 
 
-def _runs(text: str) -> list[str]:
-    """Return what stands between spaces, and between the words of languages without spaces."""
-    return text.split() if text.isascii() else READ.run.findall(text)
-
-
 @lru_cache(maxsize=16_384)
 def _told_by(word: str) -> str:
     """Return the kind of secret that a word announces, if any."""
@@ -221,9 +216,11 @@ def _gives(run: str) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def _reach(run: str) -> float:
-    """Return the most that a word in an odd run weighs."""
-    return max([-math.inf, *(_weight(word) for _, _, word, _ in (_words(run) if _oddness(run) else ()))])
+def _read(run: str) -> tuple[str, float, int]:
+    """Return the kind that a run announces, the most that a word weighs if it is odd, and how odd it is."""
+    odd = [part for part in ([run] if run.isascii() else READ.run.findall(run)) if _oddness(part)]
+    weights = (_weight(word) for part in odd for _, _, word, _ in _words(part))
+    return _told_by(run), max(weights, default=-math.inf), max(map(_oddness, odd), default=0)
 
 
 @lru_cache(maxsize=16_384)

@@ -31,10 +31,10 @@ def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator
     """Yield secrets given to names or told in sentences at the places `stems`; `known` marks what was found."""
     seen: set[int] = set()  # ends of names that were looked at
     for at in sorted(stems):
-        around = max(0, at - 200), at + 200
-        is_outcome = view.startswith("PASS:", at) and READ.outcome.search(view, *around)
-        if is_outcome and not READ.account.search(view, around[0], at):
-            continue  # a line of a summary of tests
+        if view.startswith("PASS:", at) and READ.outcome.search(view, max(0, at - 200), at + 200):
+            before = view[max(0, at - 200) : at].lower()
+            if not (before[-1:].isalnum() or READ.account.search(before)):
+                continue  # a line of a summary of tests
         first = at if known[at] else known.find(1, at, at + 40)
         last = known.find(0, first) if first >= 0 else 0
         if first >= 0 and (last < 0 or view[last] in _ENDS) and _TO_VALUE.fullmatch(view, at, first):
