@@ -178,12 +178,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def ago(moment: datetime, now: datetime) -> str:
-    """Return the time since a moment in words: `40 seconds ago`, `90 minutes ago`, `3 hours ago`."""
-    seconds = max(0, int((now - moment).total_seconds()))
-    units = ((60, 1, "second"), (2 * 3600, 60, "minute"), (2 * 86_400, 3600, "hour"), (math.inf, 86_400, "day"))
+def duration(lasted: timedelta) -> str:
+    """Return a length of time in words: `90 seconds`, `90 minutes`, `3 hours`."""
+    seconds = max(0, int(lasted.total_seconds()))
+    units = ((120, 1, "second"), (2 * 3600, 60, "minute"), (2 * 86_400, 3600, "hour"), (math.inf, 86_400, "day"))
     size, noun = next((size, noun) for most, size, noun in units if seconds < most)
-    return f"{counted(seconds // size, noun)} ago"
+    return counted(seconds // size, noun)
 
 
 def plain(title: str) -> str:

@@ -143,7 +143,8 @@ def ask(
         )  # fmt: skip
         behind = refresh(opened, filter_.sources or tuple(SourceName), is_quiet=as_json)
         latest = _latest_sessions(opened, text, budget) if filter_.is_empty and not (more or identity) else ""
-        bundle = opened.ask(query, fresh=False, reranker=None if no_llm or latest else opened.reranker(llm))
+        reranker = None if no_llm or latest else opened.reranker(llm)
+        bundle = opened.ask(query, fresh=False, log=not latest, reranker=reranker)
         bundle = _with_degraded(bundle, behind, "no_llm" if as_json and not llm else "")
         if as_json:
             print_json(bundle_json(replace(bundle, answer=latest) if latest else opened.answer(bundle, llm)))

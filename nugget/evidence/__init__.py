@@ -31,7 +31,7 @@ from nugget.index.embedded.events import LogSession
 from nugget.infra.embedding import Embedder
 from nugget.models import Filter, SourceName
 from nugget.retrieval.candidates import embed_question
-from nugget.text import ago, clean, clean_values, shorten
+from nugget.text import clean, clean_values, duration, shorten
 
 TRUNCATED = "[… truncated]"
 MAX_CHARS, MAX_LINES, MAX_WINDOW, MAX_INCIDENTS = 400_000, 5000, 400, 50
@@ -264,7 +264,7 @@ def _last_activity(connection: sqlite3.Connection, session: LogSession, now: dat
     """Yield the time, the last prompt and the last reply of a session as lines."""
     if session.ended_ms is not None and 1 << 39 < session.ended_ms < 1 << 42:  # otherwise the times are not clock times
         moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)
-        yield f"last active: {moment:%Y-%m-%d %H:%M} UTC, {ago(moment, now)}"
+        yield f"last active: {moment:%Y-%m-%d %H:%M} UTC, {duration(now - moment)} ago"
     bounds = store.id_range(session.key)
     for kind in ("prompt", "reply"):
         for row in store.rows_in(connection, "events", *bounds, where=f"kind = '{kind}'", limit=1, newest=True):

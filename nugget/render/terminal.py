@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from difflib import unified_diff
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from nugget.render import (
     stale_words,
     without_title,
 )
-from nugget.text import clean, counted, one_line, plain, shorten
+from nugget.text import clean, counted, duration, one_line, plain, shorten
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -212,23 +213,21 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
     )  # fmt: skip
     made.filters |= {
-        "col": lambda text, width: f"{one_line(text):<{width}}", "counted": counted, "diff": _diff,
-        "duration": lambda seconds: counted(seconds, "second") if seconds < 120 else counted(seconds // 60, "minute"),
-        "fitted": _fitted, "iso": iso_date, "markdown": _markdown, "plain": plain,
+        "col": lambda text, width: f"{one_line(text):<{width}}", "counted": counted, "diff": _diff, "plain": plain,
+        "duration": lambda seconds: duration(timedelta(seconds=seconds)), "fitted": _fitted, "iso": iso_date,
         "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],
         "moment": lambda moment: f"{moment.astimezone():%Y-%m-%d %H:%M}" if moment else "",
         "prose": lambda text, indent=3, question="": _marked(_PROSE, indent, highlighted(Text(clean(text)), question)),
-        "shorten": lambda text, most: shorten(clean(text or ""), most), "way_of": way_of,
+        "shorten": lambda text, most: shorten(clean(text or ""), most), "markdown": _markdown, "way_of": way_of,
     }  # fmt: skip
     made.globals |= {
         "body_of": body_of, "degraded_sentences": degraded_sentences, "diff_of": _diff_of, "excerpt_of": excerpt_of,
         "explained_score": explained_score, "explained_stages": explained_stages, "facts": _facts,
         "facts_of": facts_of, "flags_of": _flags_of, "grouped": grouped, "heading_of": heading_of,
-        "lines_of": _event_lines, "note": Markup(_NOTE),
-        "origin_text": origin_text, "said_how": said_how, "scope_text": scope_text, "speaker_of": _speaker,
+        "lines_of": _event_lines, "note": Markup(_NOTE), "origin_text": origin_text, "said_how": said_how,
+        "scope_text": scope_text, "speaker_of": _speaker, "sync_words": _sync_words, "without_title": without_title,
         "stale": lambda reason: Markup(f"[yellow]  {escape(stale_suffix(reason))}[/]" if reason else ""),
-        "stale_words": stale_words, "sync_words": _sync_words,
-        "without_title": without_title,
+        "stale_words": stale_words,
     }  # fmt: skip
     return made
 

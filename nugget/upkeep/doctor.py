@@ -36,7 +36,7 @@ from nugget.models import Severity, SourceName
 from nugget.redaction.engine import scanner
 from nugget.sources.notes import open_canon
 from nugget.sources.sessions import outdated_archives
-from nugget.text import ago, counted
+from nugget.text import counted, duration
 from nugget.upkeep import configured_brains, usable_brains
 from nugget.upkeep.install import connections
 from nugget.upkeep.status import drift, index_file, index_status, status
@@ -125,7 +125,7 @@ def _check_git(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
         with suppress(FileNotFoundError):
             since = datetime.fromtimestamp(lock.lstat().st_mtime, UTC)
             if now - since > _COMMIT_TAKES:
-                message = f"{lock} was made {ago(since, now)}: while it is there, git refuses to commit"
+                message = f"{lock} was made {duration(now - since)} ago: while it is there, git refuses to commit"
                 step = "wait for the git process there; if there is none, nugget doctor --repair"
                 yield _wrong("git lock", message, step)
 

@@ -27,7 +27,7 @@ from nugget.app.agent_session import AgentSession
 from nugget.models.sessions import said_how, standing
 from nugget.render import body_of, question_spans
 from nugget.render.json import without_secrets
-from nugget.text import Item, ago, clean, content_hash, counted, one_line, plain, shorten
+from nugget.text import Item, clean, content_hash, counted, duration, one_line, plain, shorten
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -141,7 +141,7 @@ def _templates() -> Templates:
     )  # fmt: skip
     made.globals |= {"hashes": asset_hashes(), "quote": lambda text: quote(str(text), safe="/:")}
     made.filters |= {
-        "markdown": markdown, "body_of": body_of, "ago": lambda moment: ago(moment, datetime.now(UTC)),
+        "markdown": markdown, "body_of": body_of, "ago": lambda moment: f"{duration(datetime.now(UTC) - moment)} ago",
         "counted": counted, "said_how": said_how, "standing": standing, "difference": difference, "short": shorten,
         "one_line": one_line, "plain": plain,
         "code": lambda title: Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(_text(title))))),

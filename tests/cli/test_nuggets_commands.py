@@ -76,8 +76,8 @@ def agent(shop: Shop) -> Agent:
     """A session that lies on disk and was not extracted."""
     playing = Agent(shop.repo, read_environment().claude_config, started=datetime.now(UTC) - timedelta(days=5))
     playing.prompt("make config reload itself, with AKIAIOSFODNN7EXAMPLQ")
+    playing.moment += timedelta(days=3)
     playing.write("src/config.py", "def load():\n    return 2\n")
-    playing.reply("It reloads now.")
     return playing
 
 
@@ -90,7 +90,7 @@ def test_sessions_are_listed_extracted_or_not(shop, agent, nugget):
     }  # fmt: skip
     (unread,) = [one for one in listed if not one["extracted"]]
     assert (unread["project"], unread["captured"], unread["outcome"]) == ("shop", "no", "not captured")
-    assert "make config reload itself" in nugget("sessions").out
+    assert "make config reload itself" in (out := nugget("sessions").out) and " · 3 days · claude-code" in out
     for since, count in (("24h", 0), ("3d", 1)):
         found = nugget("sessions", "--since", since, "--json").json["sessions"]
         assert len([one for one in found if one["extracted"]]) == count, since
