@@ -230,11 +230,17 @@ def _add_spaces(
     @app.post("/hooks/github")
     async def github(request: Request) -> Response:
         """Follow the remote of a space when GitHub reports a change of its repository."""
-        body, repository = await request.body(), ""
-        signature = request.headers.get("x-hub-signature-256", "")
-        _check_signature(environment, body, signature)
-        with suppress(ValueError, LookupError, TypeError, RecursionError):
-            repository = str(json.loads(body)["repository"]["full_name"])
+        secret, repository = environment.variables.get("NUGGET_WEBHOOK_SECRET", "").encode(), ""
+        signature, signed = request.headers.get("x-hub-signature-256", ""), hmac.new(secret, digestmod="sha256")
+        with tempfile.TemporaryFile() as body:  # so that nothing unsigned fills the memory
+            async for part in request.stream():
+                body.write(part)
+                signed.update(part)
+            if not secret or not hmac.compare_digest(signature.encode(), f"sha256={signed.hexdigest()}".encode()):
+                raise Refusal(401, "bad_signature", "The webhook is not signed with NUGGET_WEBHOOK_SECRET.")
+            body.seek(0)
+            with suppress(ValueError, LookupError, TypeError, RecursionError):
+                repository = str(json.load(body)["repository"]["full_name"])
         names = await to_thread.run_sync(team.spaces_of_repository, environment, brains, repository)
         if not names:
             raise Refusal(404, "unknown_repository", "No space has this repository.")
@@ -243,14 +249,6 @@ def _add_spaces(
         for name in names:
             Thread(target=spaces[name].follow, name=f"nugget-follow-{name}", daemon=True).start()
         return json_reply({"followed": names}, status_code=202)
-
-
-def _check_signature(environment: Environment, body: bytes, given: str) -> None:
-    """Raise Refusal unless a webhook is signed with our secret."""
-    secret = environment.variables.get("NUGGET_WEBHOOK_SECRET", "")
-    signed = f"sha256={hmac.new(secret.encode(), body, 'sha256').hexdigest()}"
-    if not secret or not hmac.compare_digest(given.encode(), signed.encode()):
-        raise Refusal(401, "bad_signature", "The webhook is not signed with NUGGET_WEBHOOK_SECRET.")
 
 
 Caller = tuple[str, Mapping[str, str]]

@@ -208,7 +208,7 @@ def test_a_signed_new_delivery_for_a_known_repository_brings_what_was_merged(pla
             wait_for(lambda: knows(server, "wombat"))
             github.git("update-ref", "refs/heads/main", first)  # a force-push: nobody here knows what was meant
             github.commit("main", {"domains/coding/concepts/quokka.md": unit("concept/quokka", body="On quokkas.")})
-            assert post(server, body + b" ", "2").json == {"followed": ["open"]}
+            assert post(server, body + b" " * 2_000_000, "2").json == {"followed": ["open"]}
             wait_for(lambda: git.resolve(opened, "refs/remotes/origin/main") == github.head("main"))
             assert knows(server, "wombat") and not knows(server, "quokka")
 
