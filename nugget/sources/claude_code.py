@@ -103,8 +103,8 @@ def _read_record(record: Mapping[str, Any], reader: TranscriptReader) -> None:
     if name := text_of(record.get("sessionId")):
         reader.session_ids[name] += 1
     if folder := text_of(record.get("cwd")):
-        reader.folders[folder] = None
-    if (branch := text_of(record.get("gitBranch"))) and branch != "HEAD":
+        reader.folders[storable(folder)] = None
+    if (branch := storable(text_of(record.get("gitBranch")))) and branch != "HEAD":
         reader.branch = branch
     if kind in ("ai-title", "custom-title"):
         if title := first_text(record, ("customTitle", "aiTitle", "title")):

@@ -125,7 +125,7 @@ class EventBuilder:
     def work_in(self, folder: object) -> None:
         """Add a folder that the session ran in; anything but a non-empty text is ignored."""
         if name := text_of(folder):
-            self.folders.setdefault(name)
+            self.folders.setdefault(storable(name))
 
     def add(self, kind: EventKind, text: str, **values: Any) -> None:
         """Append an event of the current record."""
@@ -194,7 +194,7 @@ class EventBuilder:
         stamps = [event.timestamp for event in self.events if event.timestamp]
         return Session(
             id=self.session, agent=self.agent, path=str(path), events=tuple(self.events),
-            cwd=next(iter(self.folders), None), folders=tuple(self.folders), branch=self.branch,
+            cwd=next(iter(self.folders), None), folders=tuple(self.folders), branch=storable(self.branch or "") or None,
             started=min(stamps, default=None), ended=max(stamps, default=None), title=self.title,
             records=self.records, skipped_records=self.skipped,
         )  # fmt: skip

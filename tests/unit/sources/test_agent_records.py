@@ -188,7 +188,7 @@ def test_every_file_at_hand_is_read_or_refused_in_one_sentence(shared_data):
 def test_torn_lines_odd_bytes_and_lone_surrogates_are_counted_and_stop_nothing(tmp_path):
     odd = ["42", '"text"', "[1, 2]", "null", "{}", '{"type": 7}', '{"type": "user"}', "[" * 100_000,
            '{"type":"assistant","message":{"content":[{"type":"text","te']  # fmt: skip
-    good = json.dumps(record("user", "ok \ud83d and \x00 end", uuid="a"))
+    good = json.dumps(record("user", "ok \ud83d and \x00 end", uuid="a", cwd="/a\ud83d\x00"))
     raw = json.dumps(record("user", "raw half", uuid="b")).encode().replace(b"half", b"\xed\xa0\x80")
     path = lines(tmp_path / "torn.jsonl", good, *odd, reply("done", uuid="c"))
     with path.open("ab") as file:
@@ -197,7 +197,7 @@ def test_torn_lines_odd_bytes_and_lone_surrogates_are_counted_and_stop_nothing(t
     texts = [event.text for event in session.events]
     assert texts[0].startswith("ok ") and texts[1] == "done" and texts[2].startswith("raw ") and len(texts) == 3
     assert "\x00" not in "".join(texts).encode("utf-8").decode()
-    assert (session.records, session.skipped_records) == (14, 11)
+    assert (session.records, session.skipped_records, session.cwd) == (14, 11, "/a?�")
 
 
 @pytest.mark.proves("SES-SUBAGENTS")
