@@ -298,6 +298,9 @@ def _fetch(url: str, folder: Path) -> None:
     try:
         files.private_folder(beside)
         remotes.clone(url, beside / "brain")
+        if not git.run(beside / "brain", "rev-list", "--all", "--max-count=1"):
+            advice = f"`nugget init --remote {shlex.quote(printable(url))}` makes a brain and pushes it there."
+            raise BrainError(f"{printable(url)} is an empty repository.", hint=advice)
         if not is_brain(beside / "brain"):
             raise BrainError(f"{printable(url)} is not a brain: it has no brain.yaml.", hint="Nothing of it was kept.")
         if folder.is_dir():

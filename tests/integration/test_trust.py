@@ -120,17 +120,17 @@ def test_a_clone_is_checked_trusted_and_read(nugget, planted, tmp_path, monkeypa
 
 @pytest.mark.proves("CLONE")
 def test_what_cannot_be_cloned_leaves_nothing(nugget, planted, tmp_path):
-    plain = tmp_path / "plain"
-    subprocess.run(["git", "init", "-q", str(plain)], check=True)
-    (plain / "a.md").write_text("x")
-    for command in (["add", "-A"], ["commit", "-qm", "x"]):
-        subprocess.run(["git", "-C", str(plain), *command], check=True)
+    plain, empty = tmp_path / "plain", tmp_path / "empty"
+    for folder in (plain, empty):
+        subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    subprocess.run(["git", "-C", str(plain), "commit", "--allow-empty", "-qm", "x"], check=True)
     before = {*tmp_path.iterdir()}
     open_to_all = tmp_path / "bin/open"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     for url, folder, told in (
         (plain, "new", "is not a brain: it has no brain.yaml"),
+        (empty, "new", f"is an empty repository.\n`nugget init --remote {empty}` makes a brain"),
         (f"ext::{tmp_path / 'bin/evil'}", "new", "transport 'ext' not allowed"),
         ("--upload-pack=evil", "new", "may not begin with `-`"),
         (tmp_path / "gone", "new", "there is no such repository"),
