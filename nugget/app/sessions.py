@@ -44,7 +44,8 @@ class KnownSession:
     """A session with its metadata and its outcome.
 
     `captured` is `yes`, `no`, `queued` or `failed`. `units` counts proposed units: `kept`, `waiting`, `rejected`,
-    and `absent` for another reason. `store_file` is its file in the store of provenance, None if nothing was extracted.
+    and `absent` for another reason. `log_key` is its row in the index, None if it was not read yet, and
+    `store_file` its file in the store of provenance, None if nothing was extracted.
 
     Only `find_session` sets the fields from `session` on: the redacted conversation (`is_archived` if the client's own
     transcript is gone), or the `problem` if it cannot be read.
@@ -63,7 +64,7 @@ class KnownSession:
     store_file: str | None = None
     nuggets: int = 0
     files: int = 0
-    is_read: bool = False
+    log_key: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     captured: str = "no"
     units: Mapping[str, int] = field(default_factory=dict)
@@ -160,7 +161,7 @@ def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, Kno
         found[log.id] = KnownSession(
             id=log.id, agent=log.agent or log.source, title=log.title or "",
             first_prompt=events.first_prompt(connection, log.key),
-            folder=log.folder, workspace=log.workspace, is_read=True, counts={"key": log.key},
+            folder=log.folder, workspace=log.workspace, log_key=log.key,
             started=parse_timestamp(log.started_ms or None), ended=parse_timestamp(log.ended_ms or None),
         )  # fmt: skip
     extracted = sorted(provenance.sessions(connection), key=lambda one: one[0].workspace == here)
@@ -219,7 +220,7 @@ def _with_outcomes(
                 units[next((name for name, ids in places.items() if unit in ids), "absent")] += 1
         state = queued.get(one.id)
         captured = "failed" if state == "failed" else "queued" if state else "yes" if one.id in captures else "no"
-        counts = events.session_counts(connection, key) if (key := one.counts.get("key")) else {}
+        counts = events.session_counts(connection, one.log_key) if one.log_key else {}
         done.append(replace(one, captured=captured, units=units, counts=counts))
     return done
 

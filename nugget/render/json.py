@@ -203,8 +203,8 @@ def gaps_json(gaps: Gaps, limit: int) -> dict[str, Any]:
 def session_json(one: KnownSession) -> dict[str, Any]:
     """Return a session as `nugget sessions --json` lists it."""
     names = ("id", "agent", "project", "folder", "branch", "started", "ended", "seconds")
-    return fields(one, *names, read="is_read") | {
-        "title": one.title or None, "extracted": one.store_file is not None,
+    return fields(one, *names) | {
+        "read": one.log_key is not None, "title": one.title or None, "extracted": one.store_file is not None,
         **fields(one, "nuggets", "files", "captured", "units", "outcome"), **one.counts,
     }  # fmt: skip
 
