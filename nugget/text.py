@@ -64,7 +64,7 @@ _ENDINGS = "ations ation ings ing ions ion edly ied ies ed es e s y ly".split()
 
 _DECODER = json.JSONDecoder(parse_constant=int)  # NaN and Infinity, which are not JSON, become a ValueError
 _SLUG_WORDS = 6
-_FILLER = frozenset("the a an is are was be to of for in on at by with and or it its that this from as".split())
+FILLER = frozenset("the a an is are was be to of for in on at by with and or it its that this from as".split())
 
 
 def clean(text: str) -> str:
@@ -148,7 +148,7 @@ def slugify(text: str, *, max_chars: int = 60) -> str:
 def title_slug(title: str) -> str:
     """Return the slug of a title: all words of a short title, the first six content words of a long one."""
     words = slugify(title).split("-")
-    telling = words if len(words) <= _SLUG_WORDS else [word for word in words if word not in _FILLER]
+    telling = words if len(words) <= _SLUG_WORDS else [word for word in words if word not in FILLER]
     return "-".join(telling[:_SLUG_WORDS]) or slugify(title)
 
 

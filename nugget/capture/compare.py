@@ -25,7 +25,7 @@ from nugget.extraction.proposals import Proposal
 from nugget.infra import git
 from nugget.markdown import title_of
 from nugget.models import KnowledgeType, Origin, Relation, RelationType, SourceName, Unit
-from nugget.text import numbered, shorten, slugify, tracked
+from nugget.text import FILLER, numbered, shorten, slugify, tracked
 
 NEAR_DUPLICATE = 0.85
 """Cosine similarity (0..1) from which two units say the same thing, whatever their words. Different units on one topic
@@ -43,10 +43,8 @@ MAX_TITLE_CHARS = 160
 _CHOICES = (KnowledgeType.DECISION, KnowledgeType.BELIEF)
 _SAME_CHOICE = 0.6
 """Share of the shorter title's words from which two choices may be about one subject."""
-_FILLER = frozenset(
-    "the an is are was be to of for in on at by with and or not it its that this from as no only we use used using uses"
-    " now never always must should instead rather than over keep wir nehmen statt für der die das".split()
-)
+_NO_SUBJECT = "not no only we use used using uses now never always must should instead rather than over keep".split()
+_FILLER = FILLER.union(_NO_SUBJECT, "wir nehmen statt für der die das".split())
 
 BRANCH_PREFIX = "nugget/"
 """The prefix of the names of all proposals."""
