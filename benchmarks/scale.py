@@ -97,7 +97,7 @@ def put(connection: Any, number: int, seeds: Numbers, chance: random.Random) -> 
     state = FileState(path=path, hash=str(hash(body)), size=len(body), mtime_ns=number, unit_id=unit.id)
     stored.put_file(connection, SourceName.BRAIN, state)
     keys = [chunk.key for chunk in stored.chunks_of_units(connection, [key])[key]]
-    made = [one.tobytes() for one in moved(seeds, len(keys) + 1, chance)]
+    made = [one.astype("<f2").astype("<f4").tobytes() for one in moved(seeds, len(keys) + 1, chance)]
     rows = list(zip(keys, made, strict=False))
     connection.executemany("INSERT INTO vectors VALUES (?,?)", rows)
     signs = [(chunk, np.packbits(np.frombuffer(vector, "<f4") > 0).tobytes()) for chunk, vector in rows]

@@ -248,15 +248,15 @@ def _put(connection: sqlite3.Connection, embedded: Mapping[int, Sequence[str]], 
 
     chunks = stored.chunks_of_units(connection, list(embedded))
     for key, texts in _texts(connection, list(embedded)).items():
-        vectors = [ready[of_text] for text in texts if (of_text := _hash(text)) in ready]
+        found = (np.frombuffer(ready[of_text], "<f4") for text in texts if (of_text := _hash(text)) in ready)
+        vectors = [one.astype("<f2").astype("<f4") for one in found]  # as a team's index keeps them
         if texts != embedded[key] or len(vectors) != len(texts):
             continue
         of_chunks = list(zip((chunk.key for chunk in chunks[key]), vectors, strict=False))
         connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", of_chunks)
-        signs = [(chunk, np.packbits(np.frombuffer(vector, "<f4") > 0).tobytes()) for chunk, vector in of_chunks]
+        signs = [(chunk, np.packbits(vector > 0)) for chunk, vector in of_chunks]
         connection.executemany("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", signs)
-        whole, *of_title = vectors[len(chunks[key]) :]
-        title = of_title[0] if of_title else None
+        whole, title, *_ = *vectors[len(chunks[key]) :], None
         connection.execute("INSERT OR REPLACE INTO unit_vectors VALUES (?,?,?)", (key, whole, title))
 
 

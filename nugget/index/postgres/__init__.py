@@ -151,14 +151,13 @@ class PostgresIndex(Transactions, IndexReader):
         _, dimensions, chunks, *_ = self._state
         tests, parameters = self._conditions(filter_)
         by_vectors = sql.by_vectors(bool(tests), dimensions=dimensions if chunks > LARGE_INDEX_CHUNKS else 0)
-        return f"{sql.with_admitted(tests)} {by_vectors}", {**parameters, "k": k, "vector": self._fitting(vector)}
+        given = {"k": k, "vector": self._fitting(vector), "rounded": self._fitting(vector)}
+        return f"{sql.with_admitted(tests)} {by_vectors}", {**parameters, **given}
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:
         """Return the k chunks with the highest cosine to a normalised vector, as (chunk key, cosine)."""
         with self.reading() as now:
-            if not self._fitting(vector):
-                return []
-            rows = self._trip(self._nearest(vector, k, filter_))[0]
+            rows = self._trip(self._nearest(vector, k, filter_))[0] if self._fitting(vector) else []
             now.read["unit_of"].update((key, unit) for key, _, unit in rows)
             return [(key, score) for key, score, _ in rows]
 
@@ -189,7 +188,7 @@ class PostgresIndex(Transactions, IndexReader):
             of_whole, of_title = (its.astype(np.float32).reshape(-1, len(query)) for its in packed)
             now.read["nearest"].update(dict.fromkeys(keys) | {unit: (key, cosine) for unit, key, cosine in nearest})
             now.read["wholes"].update((row[0], whole) for row, whole in zip(wholes, of_whole, strict=True))
-            titles, cosines = iter((of_title @ query).tolist()), (of_whole @ query).tolist()
+            titles, cosines = iter(_cosines(of_title, query).tolist()), _cosines(of_whole, query).tolist()
             rows = zip(wholes, cosines, strict=True)
             return {key: (cosine, next(titles) if title else None) for (key, _, title), cosine in rows}
 
@@ -202,7 +201,7 @@ class PostgresIndex(Transactions, IndexReader):
                 self.unit_cosines(now.vector, [unit_key, *unit_keys])
             wholes = now.read["wholes"]
             found = [key for key in unit_keys if key in wholes] if unit_key in wholes else []
-            cosines = np.array([wholes[key] for key in found]) @ wholes[unit_key] if found else np.empty(0)
+            cosines = _cosines(np.array([wholes[key] for key in found]), wholes[unit_key]) if found else np.empty(0)
             return dict(zip(found, np.maximum(cosines, 0.0).tolist(), strict=True))
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
@@ -289,6 +288,11 @@ class PostgresIndex(Transactions, IndexReader):
             tests, parameters = self._conditions(filter_)
             statement = f"SELECT {columns} FROM nugget.units u WHERE u.space = %(space)s AND {tests or 'true'}"
             return self._rows(f"{statement} ORDER BY {order} LIMIT %(limit)s", limit=limit, **parameters)
+
+
+def _cosines(vectors: Any, vector: Any) -> Any:
+    """Return the cosine of each vector with another one, from their distance, as the embedded index does."""
+    return 1 - ((vectors - vector) ** 2).sum(axis=1) / 2
 
 
 def _keys(packed: bytes | None) -> Any:

@@ -176,22 +176,15 @@ def migrate(url: str) -> tuple[int, int]:
     """Bring the schema forward as its owner, in one transaction; return its version before and after."""
     with clear_errors(), open_connection(url) as connection, connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
-        before = _version(connection)
+        is_new = one_value(connection, "SELECT to_regprocedure('nugget.schema_version()')") is None
+        before = 0 if is_new else int(one_value(connection, "SELECT nugget.schema_version()"))
         if before > len(MIGRATIONS):
             check_version(before)
         for script in (name for step in MIGRATIONS[before:] for name in step):
             connection.execute(Path(__file__).with_name(f"{script}.sql").read_text("utf-8"))
-        connection.execute(
-            "CREATE OR REPLACE FUNCTION nugget.schema_version() RETURNS int LANGUAGE sql IMMUTABLE "
-            f"AS 'SELECT {len(MIGRATIONS)}'"
-        )
+        version = f"nugget.schema_version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT {len(MIGRATIONS)}'"
+        connection.execute(f"CREATE OR REPLACE FUNCTION {version}")
     return before, len(MIGRATIONS)
-
-
-def _version(connection: Connection[Any]) -> int:
-    if one_value(connection, "SELECT to_regprocedure('nugget.schema_version()')") is None:
-        return 0
-    return int(one_value(connection, "SELECT nugget.schema_version()"))
 
 
 def _limits(url: str) -> dict[str, Any]:

@@ -48,10 +48,12 @@ POSTINGS = """
 _WHOLES = (
     "SELECT unit_key, embedding, title_embedding FROM nugget.unit_vectors WHERE space = %(space)s AND unit_key {0}"
 )
-_NEAREST = """
-    SELECT DISTINCT ON (unit_key) unit_key, chunk_key, -distance
-    FROM (SELECT unit_key, chunk_key, embedding <#> %(vector)s::halfvec AS distance FROM nugget.vectors
-          WHERE space = %(space)s AND unit_key {0} OFFSET 0) AS measured ORDER BY unit_key, distance, chunk_key"""
+_DISTANCE = "embedding::vector <-> %(vector)s::vector AS distance"
+_COSINE = "1 - distance * distance / 2"
+_NEAREST = f"""
+    SELECT DISTINCT ON (unit_key) unit_key, chunk_key, {_COSINE}
+    FROM (SELECT unit_key, chunk_key, {_DISTANCE} FROM nugget.vectors
+          WHERE space = %(space)s AND unit_key {{0}} OFFSET 0) AS measured ORDER BY unit_key, distance, chunk_key"""
 GIVEN = "= ANY(%(keys)s)"
 
 EDGES = """
@@ -115,19 +117,20 @@ def with_admitted(tests: str) -> str:
 def by_vectors(is_filtered: bool, *, dimensions: int) -> str:
     """Return the SELECT of the nearest chunks as (key, score, unit_key); by the graph if `dimensions` are given.
 
-    A few admitted units are measured one by one, since the graph would visit all units between them.
+    A few admitted units are measured one by one, since the graph would visit all units between them. Ten chunks more
+    are found with a vector in half precision, and all are measured again with the whole one.
     """
     size = f"::halfvec({dimensions})" if dimensions else ""
-    measured = f"SELECT chunk_key, unit_key, embedding{size} <#> %(vector)s::halfvec{size} AS distance"
+    measured = f"SELECT *, embedding{size} <#> %(rounded)s::halfvec{size} AS rough"
     measured += " FROM nugget.vectors WHERE space = %(space)s"
     near = f"{measured} AND unit_key = ANY (ARRAY({ADMITTED}))" if is_filtered else measured
-    best = "ORDER BY distance, chunk_key LIMIT %(k)s"
+    best = "ORDER BY rough, chunk_key LIMIT %(k)s + 10"
     if dimensions:
-        exactly, count = near, "(SELECT count(*) FROM admitted)"
         # IS TRUE keeps it a test of what the graph finds; a join would measure every vector of the space.
         within = f"AND (unit_key IN ({ADMITTED})) IS TRUE" if is_filtered else ""
-        near = f"SELECT * FROM ({measured} {within} ORDER BY distance LIMIT %(k)s) AS near"
-        if is_filtered:
-            few = f"{exactly} AND {count} <= {_FEW_UNITS} {best}"
-            near = f"({near} WHERE {count} > {_FEW_UNITS}) UNION ALL ({few})"
-    return f"SELECT chunk_key, -distance, unit_key FROM ({near}) AS measured {best}"
+        by_graph = f"SELECT * FROM ({measured} {within} ORDER BY rough LIMIT %(k)s + 10) AS near"
+        count = "(SELECT count(*) FROM admitted)"
+        few = f"{near} AND {count} <= {_FEW_UNITS} {best}"
+        near = f"({by_graph} WHERE {count} > {_FEW_UNITS}) UNION ALL ({few})" if is_filtered else by_graph
+    again = f"SELECT chunk_key, unit_key, {_DISTANCE} FROM ({near} {best}) AS near OFFSET 0"
+    return f"SELECT chunk_key, {_COSINE}, unit_key FROM ({again}) AS measured ORDER BY distance, chunk_key LIMIT %(k)s"
