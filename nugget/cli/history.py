@@ -165,8 +165,8 @@ def bundle(
             found = opened.workspace_evidence(current_folder(), text, options)
         else:
             found = opened.session_evidence(session, text, options)
-    value = app_logs.evidence_json(found, explain=explain) if as_json else None
-    show(value, report="evidence", found=found, explain=explain)
+    value = app_logs.evidence_json(found, explain=explain)
+    show(value if as_json else None, report="evidence", found=value)
 
 
 @logs.command("sessions", hidden=True)
