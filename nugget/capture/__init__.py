@@ -118,7 +118,7 @@ def read_redacted(transcript: Path, home: Path, settings: Settings) -> ReadSessi
 
 def _require_repository(brain: Path) -> None:
     if not git.is_repository(brain):
-        raise BrainError(f"{brain} is not a git repository.", hint=f"Run `nugget init {brain}`.")
+        raise BrainError(f"{brain} is not a git repository.", hint="Run `nugget init` in it.")
 
 
 def _propose(session: Session, target: ProposalTarget, extract: Extract, line: dict[str, Any]) -> CaptureResult:

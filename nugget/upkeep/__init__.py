@@ -49,13 +49,13 @@ def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path 
     named = flag or environment.brain or (brain_around(environment, cwd) if cwd else None)
     if named is None and cwd and (cwd / "brain.yaml").is_file():
         named = cwd
-    if named is None:
-        named = default_brain(environment)
+    named = named or default_brain(environment)
     if named is None:
         raise BrainError("There is no brain yet.", hint="Run `nugget init` to make one.")
     if not is_brain(named):
         reason = "is not a brain: it needs a brain.yaml and a `domains` folder" if named.exists() else "does not exist"
-        raise BrainError(f"{named} {reason}.", hint=f"Run `nugget init {named}`, or name another brain.")
+        made = f"`nugget init {shlex.quote(str(named))}` makes one there"
+        raise BrainError(f"{named} {reason}.", hint=f"{made}; if it was moved, run `nugget init` in its new folder.")
     return named.resolve()
 
 

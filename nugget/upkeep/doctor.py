@@ -107,14 +107,14 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
 
 def _check_git(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
     """Check the repository and its locks; a recent lock belongs to a running commit."""
-    brain, state = Path(seen["brain"]), seen["repository"]
+    brain, state, init = Path(seen["brain"]), seen["repository"], f"nugget init {shlex.quote(seen['brain'])}"
     if state is None:
-        yield _wrong("git", f"{brain} is not a git repository: no history, no proposals", f"nugget init {brain}")
+        yield _wrong("git", f"{brain} is not a git repository: no history, no proposals", init)
         return
     if state["problem"]:
         yield _wrong("git", state["problem"], state["hint"] or f"git -C {brain} status says more")
     elif state["head"] is None:
-        yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
+        yield _wrong("git", "the brain has no commit yet", init)
     elif found := git.unsettled(brain):
         yield _odd("git", f"the brain is {found[0]}: nothing can be added or accepted", f"{found[1]} in {brain}")
     elif state["uncommitted"]:

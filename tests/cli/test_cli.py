@@ -60,7 +60,7 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(nu
     def in_use(*flags: str | Path) -> str:
         return Path(nugget(*flags, "status", "--json").json["brain"]).name
 
-    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (elsewhere := tmp_path / "else where").mkdir()
     monkeypatch.chdir(elsewhere)
     assert in_use() == "usual"
     monkeypatch.chdir(tmp_path / "flagged" / "evals")
@@ -68,7 +68,8 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(nu
     monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "named"))
     assert in_use() == "named"
     assert in_use("--brain", tmp_path / "flagged") == "flagged"
-    assert nugget("--brain", elsewhere, "status").code == 1
+    refused = nugget("--brain", elsewhere, "status")
+    assert refused.code == 1 and f"`nugget init '{elsewhere}'` makes one there; if it was moved" in refused.err
 
 
 @pytest.mark.proves("CLI-HOSTILE", "CLI-PLAIN")

@@ -197,6 +197,7 @@ def test_a_foreign_hook_runs_first_with_its_arguments_and_comes_back_byte_for_by
     assert run(command, folder, "install", "git-hook").returncode == 0
     ours = hook.read_bytes()
     assert run(command, folder, "install", "git-hook").stdout.endswith("nothing to change.\n")
+    assert "is not in a git repository." in run(command, folder.parent, "install", "git-hook").stderr
     assert hook.read_bytes() == ours and (hook.parent / KEPT).read_text() == foreign
     work(recent_agent(folder, isolated_home))
     git(folder, "add", "src")

@@ -60,7 +60,7 @@ def only_writer(repo: Path, *, wait_s: float = 60.0) -> Iterator[Path]:
     `wait_s` seconds, BrainError if the folder is not a git repository or cannot be written.
     """
     if not git.is_repository(repo):
-        raise BrainError(f"{repo} is not a git repository; nothing was changed.", hint=f"Run `nugget init {repo}`.")
+        raise BrainError(f"{repo} is not a git repository; nothing was changed.", hint="Run `nugget init` in it.")
     work, held, deadline = _work(repo), _held.__dict__, time.monotonic() + wait_s
     if files.has_links(work.parent):
         raise GitError(f"{work.parent} is or holds a link, which Nugget never makes.", hint="Remove it.")

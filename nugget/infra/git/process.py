@@ -114,8 +114,9 @@ def run(
     marked = [line for line in lines if line.startswith(("fatal:", "error:"))]
     reason = (marked or lines or [f"exit code {done.returncode}"])[0].removeprefix("fatal: ").removeprefix("error: ")
     trust = "The folder belongs to another user; `git config --global --add safe.directory <folder>` trusts it."
-    hint = trust if b"dubious ownership" in done.stderr else None
-    raise GitError(f"git {args[0]} failed in {repo}: {reason}", hint=hint)
+    if b"not a git repository" in done.stderr:
+        raise GitError(f"{repo} is not in a git repository.")
+    raise GitError(f"git {args[0]} failed in {repo}: {reason}", hint=trust if b"dubious" in done.stderr else None)
 
 
 def start(

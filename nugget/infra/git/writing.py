@@ -25,7 +25,7 @@ def init(path: Path) -> None:
 def require_commit(repo: Path) -> str:
     """Return the commit that is checked out. Raises BrainError without one."""
     if not git.is_repository(repo) or (tip := git.head(repo)) is None:
-        raise BrainError(f"{repo} is not a git repository with a commit.", hint=f"Run `nugget init {repo}`.")
+        raise BrainError(f"{repo} is not a git repository with a commit.", hint="Run `nugget init` in it.")
     return tip
 
 
