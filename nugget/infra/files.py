@@ -68,7 +68,7 @@ def private_file(path: StrPath) -> None:
 
 def open_private(path: StrPath, mode: str) -> IO[Any]:
     """Open one of Nugget's private files as `open` does, in UTF-8 unless `mode` is binary; its folder is made first."""
-    private_folder(os.path.dirname(path))
+    private_folder(os.path.dirname(path) or ".")
     text = {} if "b" in mode else {"encoding": "utf-8", "errors": "replace"}
     return open(path, mode, opener=_open, **text)  # type: ignore[call-overload,no-any-return]
 
@@ -121,7 +121,7 @@ def try_lock(path: StrPath, *, wait: bool = False) -> int | None:
 
     The kernel drops the lock when its last holder dies, so a lock is never stale.
     """
-    private_folder(os.path.dirname(path))
+    private_folder(os.path.dirname(path) or ".")
     descriptor = _open(path, os.O_RDWR)
     try:
         system.lock(descriptor, wait=wait)
