@@ -155,8 +155,7 @@ def test_what_a_hostile_unit_names_reaches_no_file_as_it_is(hostile, llm, server
     assert path.startswith("domains/") and ".." not in path and "\\" not in path and ".git" not in path
     assert path == unit_path(parsed.unit.type, parsed.unit.domain or "", parsed.unit.id.partition("/")[2])
     assert parsed.unit.id.startswith("bug/") and parsed.unit.origin is Origin.AI_SESSION
-    assert 0 <= parsed.unit.confidence <= 1
-    assert parsed.unit.related == ()
+    assert 0 <= parsed.unit.confidence <= 1 and parsed.unit.related == ()
     assert not any(char in file for char in "\x00\x07\x1b")
 
 

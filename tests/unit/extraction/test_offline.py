@@ -86,16 +86,18 @@ def test_plans_status_reports_small_talk_and_requests_give_no_units(talk):
 
 
 @pytest.mark.proves("EXT-CAUSE")
-def test_a_root_cause_becomes_a_bug_with_its_reason():
+def test_a_root_cause_becomes_a_bug_with_its_reason_and_with_the_fix_told_beside_it():
     text = (
         "Found it! The root cause is that `os.Chdir()` changes the working directory of the whole process, "
         "so tests that run with `t.Parallel()` see each other's folder. Let me fix that."
     )
     passed = ran("go test ./...", "", ok=True)
-    [unit] = [one.unit for one in extract(prompt("main is red, why?"), said(text), edited("x_test.go"), passed)]
-    assert unit.title.startswith("`os.Chdir()` changes the working directory of the whole process")
-    assert "see each other's folder" in unit.body and "Let me fix" not in unit.body
-    assert unit.type == BUG and unit.evidence[0].records == ("u1",)
+    for fix in ("", "Every cache key must begin with the test, because two suites share one Redis."):
+        told = said(f"{text} The fix: {fix}" if fix else text)
+        [unit] = [one.unit for one in extract(prompt("main is red, why?"), told, edited("x_test.go"), passed)]
+        assert unit.title.startswith("`os.Chdir()` changes the working directory of the whole process")
+        assert "see each other's folder" in unit.body and "Let me fix" not in unit.body and fix in unit.body
+        assert unit.type == BUG and unit.evidence[0].records == ("u1",)
 
 
 @pytest.mark.proves("EXT-CONSTRAINT")
