@@ -35,9 +35,7 @@ from nugget.sources.notes import memory_of, open_canon, redactor
 if TYPE_CHECKING:
     from nugget.app import Brain
 
-LOCAL_SOURCES = (
-    SourceName.CANON, SourceName.PROVENANCE, SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE,
-)  # fmt: skip
+LOCAL_SOURCES = SourceName.CANON, SourceName.PROVENANCE, SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE
 """The sources of the machine's index, in the order in which they are synced. Memory has indexes of its own."""
 LOCAL_LOCK = "machine-sync.lock"
 """Lock in `$NUGGET_HOME`, held while these sources are synced."""

@@ -91,8 +91,9 @@ def _answer_question(session: AgentSession, question: Query) -> str:
     is_answered = bool(text and wants_code)
     rest = tuple(name for name in sources if not (code and name is SourceName.PROVENANCE))
     touched = tuple(one.session for one in code.sessions) if code and SourceName.SESSIONS in rest else ()
+    name = PurePath(question.path.replace("\\", "/")).name if question.path else ""
     query = replace(
-        question, text=_words(question), path=None, symbol=None,
+        question, text=" ".join(filter(None, (question.text.strip(), question.symbol, name))), path=None, symbol=None,
         filter=replace(question.filter, sources=rest, sessions=touched),
         budget_tokens=max(_budget(question) - (code.budget.used if code and wants_code else 0), _MIN_TOKENS),
     )  # fmt: skip
@@ -147,12 +148,6 @@ def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) ->
 def _place(question: Query) -> str:
     """Return the symbol and path of the question on one line; empty if it has none."""
     return " in ".join(one_line(part) for part in (question.symbol, question.path) if part)
-
-
-def _words(question: Query) -> str:
-    """Return the task followed by the symbol and the file's name."""
-    name = PurePath(question.path.replace("\\", "/")).name if question.path else ""
-    return " ".join(part for part in (question.text.strip(), question.symbol, name) if part)
 
 
 def _budget(question: Query) -> int:

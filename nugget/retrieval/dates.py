@@ -22,10 +22,7 @@ _MONTHS = _numbered(
     "jan january januar|feb february februar|mar march märz|apr april|may mai|jun june juni|jul july juli|aug august|"
     "sep sept september|oct october oktober okt|nov november|dec december dezember dez", 1,
 )  # fmt: skip
-_COUNTS = _numbered(
-    "a an one ein eine einem einer|two couple zwei|three few drei|four vier|five fünf|six sechs",
-    1,
-)  # fmt: skip
+_COUNTS = _numbered("a an one ein eine einem einer|two couple zwei|three few drei|four vier|five fünf|six sechs", 1)
 _UNITS = {
     name: days
     for days, names in ((1, "day tag tage"), (7, "week woche"), (30, "month monat monate"), (365, "year jahr jahre"))

@@ -11,7 +11,7 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -242,7 +242,10 @@ def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> d
             kinds["domains"].update("/".join(parts[:end]) for end in range(1, len(parts) + 1))
             kinds["tags"].update(json.loads(its_tags))
             kinds["types"][type_] += 1
-            kinds["paths"].update(_paths(scope_path or (path if source == SourceName.CANON else None)))
+            place = scope_path or (path if source == SourceName.CANON else None) or ""
+            folders = place.split("/")[:-1]
+            above = ("/".join(folders[:end]) + "/" for end in (1, 2)[: len(folders)])
+            kinds["paths"].update({place, *above} - {""})
             kinds["terms"].update(set(re.findall(r"[^\W\d_][\w-]{3,30}", title.lower())) - STOP_WORDS)
     if git.is_repository(brain):
         named = git.run(brain, "log", f"-n{_MAX_AUTHORS_COMMITS}", "--format=%an", check=False)
@@ -311,12 +314,6 @@ def _linked(unit: Unit, indexes: Indexes) -> list[Hit]:
 def _hit(unit: Unit, chunk: StoredChunk, part: Contribution, reason: str) -> Hit:
     shown = Chunk(breadcrumb=chunk.breadcrumb, text=chunk.text, score=part.value)
     return Hit(unit=unit, score=part.value, chunks=(shown,), reasons=(reason,), contributions=(part,))
-
-
-def _paths(path: str | None) -> Iterable[str]:
-    """Return the folders of a path, two levels deep, and the path itself."""
-    parts = path.split("/") if path else []
-    return {*("/".join(parts[:end]) + "/" for end in range(1, min(len(parts), 3))), *([path] if path else [])}
 
 
 def _beginning(names: Counter[str], prefix: str, limit: int) -> list[tuple[str, int]]:

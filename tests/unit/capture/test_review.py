@@ -45,8 +45,7 @@ def test_accepting_merges_and_keeps_every_uncommitted_change(brain, home):
     assert shell(brain, "status", "--porcelain") == before
     assert (brain / KNOWN_PATH).read_text() == "edited, not committed\n"
     assert "idempotency key" in (brain / RETRY_PATH).read_text()
-    assert (accepted.into, accepted.waiting) == ("main", ())
-    assert git.head(brain) == accepted.commit
+    assert (accepted.into, accepted.waiting) == ("main", ()) and git.head(brain) == accepted.commit
     assert review.proposals(brain) == [] and git.branches(brain, "nugget/") == []
 
 
@@ -89,8 +88,7 @@ def test_what_was_rejected_is_not_proposed_again(brain, home):
         transcript = home.parent / f"again-{again.title}.jsonl"
         write_transcript(transcript, [("Why?", again.title)])
         result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction([again])))
-        assert result.branch is None
-        assert result.dropped == (f"{again.title}: turned down before",)
+        assert result.branch is None and result.dropped == (f"{again.title}: turned down before",)
 
 
 TOLD = r"^git holds .* locked by .*{}, which has been there since [-0-9]+ [:0-9]+ UTC\.$"

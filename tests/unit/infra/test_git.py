@@ -78,8 +78,7 @@ def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(t
     other = find_workspace(make_repository(tmp_path / "other place", remote=url))
     assert one.identity == other.identity
     assert re.fullmatch(r"github\.com-acme-shop-[0-9a-f]{8}", one.identity)
-    assert one.name == other.name == "shop"
-    assert other.root == tmp_path / "other place"
+    assert one.name == other.name == "shop" and other.root == tmp_path / "other place"
     renamed = find_workspace(other.root.rename(tmp_path / "renamed"))
     gone = (find_workspace(renamed.root / name).identity for name in (".claude/worktrees/agent-1", "x" * 300))
     assert {renamed.identity, *gone} == {one.identity}

@@ -132,8 +132,7 @@ def test_a_renamed_file_keeps_its_nuggets(shop, how):
         return
     found = shop.why("lib/new.py")
     assert ids(found) == [known] and found.hits[0].match is ScopeMatch.EXACT
-    assert found.hits[0].stale_reason is None
-    assert "src/old.py is lib/new.py now." in found.notes
+    assert found.hits[0].stale_reason is None and "src/old.py is lib/new.py now." in found.notes
     assert ids(shop.why("src/old.py")) == [known], "the old name still leads there"
     assert ids(shop.why("src")) == [], "it is not below its old folder any more"
 

@@ -191,6 +191,5 @@ def test_lines_that_cannot_be_taken_are_problems_and_the_rest_is_read(tmp_path):
 @pytest.mark.parametrize("session", ["../../escape", "a/b", "", ".hidden", "x" * 300, "con\0", "ünï"])
 def test_no_session_id_leads_out_of_the_folder(tmp_path, session):
     file = write_session(tmp_path, replace(FULL, session=session, workspace="../../up", nuggets=()))
-    assert file.is_file()
-    assert file.parent.parent == tmp_path / "provenance"
+    assert file.is_file() and file.parent.parent == tmp_path / "provenance"
     assert list(session_files(tmp_path, "../../up")) == [file]

@@ -46,8 +46,7 @@ def test_what_nugget_recalled_is_left_out(tool, command):
         said(EventKind.OUTPUT, "name = nugget", tool="Bash", call_id="d", ok=True),
     )
     (text,) = windows(session, max_chars=10_000)
-    assert "RECALLED" not in text
-    assert "name = nugget" in text
+    assert "RECALLED" not in text and "name = nugget" in text
 
 
 @pytest.mark.proves("CON-LIMIT")
