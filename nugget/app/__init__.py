@@ -16,7 +16,7 @@ from nugget.app import brains, local_sources, writing
 from nugget.app.brains import checked
 from nugget.app.local_sources import IndexState
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
-from nugget.errors import NuggetError, UsageError
+from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.evaluation.query_log import Asked, Face, asked_of, record
 from nugget.index import IndexReader
 from nugget.index.embedded import Index, read_home
@@ -330,6 +330,16 @@ def brain_in_use(path: Path | str | None, environment: Environment) -> Path:
     found = find_brain(environment, flag=expanded(path) if path is not None else None, cwd=current_folder())
     git.finish_pending(found)
     return found
+
+
+def brain_or_server(path: Path | str | None, environment: Environment) -> Path | None:
+    """Return the brain in use; None without one if sessions go to a team's server. Raises BrainError."""
+    try:
+        return brain_in_use(path, environment)
+    except BrainError:
+        if not path and load_settings(environment).capture_server:
+            return None
+        raise
 
 
 def open(path: Path | str | None = None, *, face: Face = "python") -> Brain:

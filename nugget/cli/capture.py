@@ -29,7 +29,7 @@ from nugget.cli import (
     worker,
 )
 from nugget.config import expanded, load_settings, read_environment
-from nugget.errors import BrainError, ForgeError, PushRefused, UsageError
+from nugget.errors import ForgeError, PushRefused, UsageError
 from nugget.render.json import capture_json, fields, proposal_json
 from nugget.render.terminal import note, put, put_report
 from nugget.text import counted, on_progress, one_line
@@ -94,13 +94,7 @@ def capture(
     brain: BrainOption = None,
 ) -> None:
     """Process queued sessions now."""
-    environment, folder = read_environment(), None
-    try:
-        folder = library.brain_in_use(brain, environment)
-    except BrainError:
-        if brain or not load_settings(environment).capture_server:
-            raise
-    numbers = count(1)
+    folder, numbers = library.brain_or_server(brain, environment := read_environment()), count(1)
 
     def tell(job: Job, left: int) -> None:
         text = job.branch or job.reason or ""

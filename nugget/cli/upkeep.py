@@ -114,6 +114,10 @@ def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 
     The exit code is always 0; `nugget doctor` exits with 1 if something is wrong.
     """
+    if library.brain_or_server(brain, environment := read_environment()) is None:
+        sent = states.sending(environment)
+        show(sent if as_json else None, report="sending", seen=sent)
+        return
     with open_brain(brain) as opened:
         seen, *others = [states.status(one.path, one.settings, one.environment) for one in (opened, *opened.others)]
         found = checks.quick_checks(seen, opened.settings, opened.environment, datetime.now(UTC))

@@ -17,7 +17,7 @@ from nugget.brain import changed_files, knowledge_paths
 from nugget.capture import queue
 from nugget.capture.publish import publications
 from nugget.capture.review import proposals
-from nugget.config import Environment, Settings, read_brain_file
+from nugget.config import Environment, Settings, load_settings, read_brain_file
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index.embedded import Index
 from nugget.index.embedded.connection import Unusable, empty_home, index_folder, open_read_only
@@ -77,6 +77,13 @@ def status(brain: Path, settings: Settings, environment: Environment) -> dict[st
     }  # fmt: skip
 
 
+def sending(environment: Environment) -> dict[str, Any]:
+    """Return the status of a machine without a brain, whose sessions go to a team's server."""
+    sent = sum((job.reason or "").startswith("sent ") for job in queue.jobs(environment.home, "skipped"))
+    known = {"version": __version__, "brain": None, "server": load_settings(environment).capture_server, "sent": sent}
+    return known | {"capture": queue.overview(environment.home)}
+
+
 def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the state of a brain's index, and its row among the sources, None if the index is unusable.
 
@@ -93,8 +100,7 @@ def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any],
         reason = f"there is none, and {error.filename} cannot be made ({error.strerror})"
         return known | {"state": "unusable", "reason": reason, "hint": f"make {brain} writable"}, None
     if file is None or not file.is_file():
-        paths = [*knowledge_paths(brain)]
-        late = [*_times(brain / path for path in paths)]
+        late = [*_times(map(brain.joinpath, paths := [*knowledge_paths(brain)]))]
         return known | {"files": len(paths)}, _row(SourceName.BRAIN, "", 0, 0, len(paths), late)
     try:
         with closing(Index(file)) as index:

@@ -63,7 +63,7 @@ def test_status_and_doctor_write_nothing(words, nugget, isolated_home):
 
 
 @pytest.mark.proves("HEALTH-NEXT")
-def test_each_fault_is_told_with_its_next_step(words, nugget, isolated_home):
+def test_each_fault_is_told_with_its_next_step(words, nugget, isolated_home, monkeypatch):
     (words / "domains/coding/patterns/bad.md").write_text("---\ntags: [unclosed\n---\n")
     assert nugget("sync").code == 0
     assert "Something is wrong: 1 error." in nugget("status").out
@@ -79,11 +79,24 @@ def test_each_fault_is_told_with_its_next_step(words, nugget, isolated_home):
     assert found["capture"]["state"] == "error" and found["capture"]["next_step"] == "nugget capture --retry"
     assert "the disk was full" in found["capture"]["said"]
     assert nugget("doctor").code == 1
+    full = shutil.disk_usage(words)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: full)
+    assert findings(words)["folders"]["said"] == f"the disk of {words} is full"
     shutil.rmtree(words / ".nugget")
     for place in (words / ".nugget", isolated_home / ".nugget/indexes"):
         place.write_text("in the way")
     found = findings(words)["index"]
     assert found["next_step"] == f"make {words} writable" and "indexes cannot be made" in found["said"]
+
+
+@pytest.mark.proves("HEALTH-NEXT")
+def test_a_machine_without_a_brain_that_sends_its_sessions_shows_their_queue(nugget, isolated_home, monkeypatch):
+    files.queue_job(isolated_home / ".nugget", {"session": "s1"})
+    assert "There is no brain yet" in nugget("status").err
+    monkeypatch.setenv("NUGGET_CAPTURE_SERVER", server := "https://nugget.example/s/acme")
+    seen, shown = nugget("status", "--json").json, nugget("status")
+    assert (seen["server"], seen["sent"], seen["capture"]["queue"]["pending"]) == (server, 0, 1)
+    assert shown.code == 0 and "1 pending" in shown.out and "Next: nugget capture" in shown.out
 
 
 @pytest.mark.proves("HEALTH-KEY", "CLI-ERRORS")
@@ -245,8 +258,7 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path):
     commit(brain, ["a.md"], "Add")
     leaks = [*find_leaks(home, brain)]
     assert [leak["store"] for leak in leaks] == ["home", "home", "brain", "history"]
-    assert {leak["kind"] for leak in leaks} == {"password"}
-    assert "Winter2026" not in repr(leaks)
+    assert {leak["kind"] for leak in leaks} == {"password"} and "Winter2026" not in repr(leaks)
     files.private_folder(home / "queue")
     with files.locked(home / "queue/worker.lock"), pytest.raises(NuggetError, match="A worker captures"):
         scrub(home, brain, [other])
