@@ -44,8 +44,7 @@ class KnownSession:
     """A session with its metadata and its outcome.
 
     `captured` is `yes`, `no`, `queued` or `failed`. `units` counts proposed units: `kept`, `waiting`, `rejected`,
-    and `absent` for another reason. `log_key` is its row in the index, None if it was not read yet, and
-    `store_file` its file in the store of provenance, None if nothing was extracted.
+    and `absent` for another reason. `log_key` (index) and `store_file` (provenance) are None until the session is read.
 
     Only `find_session` sets the fields from `session` on: the redacted conversation (`is_archived` if the client's own
     transcript is gone), or the `problem` if it cannot be read.
