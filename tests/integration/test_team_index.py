@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ from nugget.errors import IndexUnavailable, UsageError
 from nugget.index.embedded import Index
 from nugget.index.embedded.connection import create
 from nugget.index.postgres import PostgresIndex
-from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate, space_lock
+from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate, pool_of, space_lock
 from nugget.index.postgres.writer import PublishedUnits, publish
 from nugget.models import Filter, Query
 from nugget.retrieval import retrieve
@@ -38,6 +38,7 @@ from nugget.retrieval.candidates import PROFILES, TASK
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
 from nugget.retrieval.search import Indexes
 
+psycopg: Any = pytest.importorskip("psycopg")
 NOW, LOAD_S = datetime(2026, 11, 20, tzinfo=UTC), os.environ.get("NUGGET_TEAM_LOAD_S", "8")
 FILTERS = (
     Filter(), Filter(types=("decision", "playbook")), Filter(domains=("coding",)), Filter(tags=("Redis",)),
@@ -148,8 +149,6 @@ def test_publishing_again_writes_nothing_and_a_change_only_itself(index, team, b
 @pytest.mark.proves("TEAM-ROWS")
 def test_no_door_shows_the_rows_of_another_space(team, team_database):
     """Each table is asked through the service's role: without a setting, and with that of somebody else."""
-    import psycopg
-
     with psycopg.connect(team_database, autocommit=True) as connection:
         ours = "FROM pg_class WHERE relnamespace = 'nugget'::regnamespace AND relkind IN ('r', 'p')"
         tables = [row[0] for row in connection.execute(f"SELECT relname {ours}")]
@@ -211,8 +210,6 @@ def ask(index: Any, question: str = "connection pool", **options: Any) -> Any:
 
 def kill(database: str, *, waiting: bool = False) -> None:
     """End Nugget's connections to a database as a restart does; with `waiting` once one waits for a lock."""
-    import psycopg
-
     which = "application_name = 'nugget' AND datname = current_database()"
     if waiting:
         which += " AND wait_event_type = 'Lock'"
@@ -231,12 +228,16 @@ def test_a_question_outlives_a_restart_and_says_so_in_the_middle_of_one(team, te
         kill(team_database)
         team.unit_ids()
     assert ask(team) == before
+    pool = pool_of(team_database)
+    returned, pool.timeout, pool.kwargs["host"] = pool.get_stats()["returns_bad"], 0.5, "/nowhere"
+    kill(team_database)
+    with pytest.raises(IndexBusy, match="no free connection"):
+        ask(team)
+    assert pool.get_stats()["returns_bad"] == returned + 1
 
 
 @pytest.mark.proves("TEAM-FAULTS")
 def test_a_publication_that_is_killed_leaves_what_was_there(team, index, brain, synced, team_database):
-    import psycopg
-
     before = ask(team)
     (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Connection pool, connection pool."))
     (brain / "domains/coding/concepts/more.md").write_text(unit("concept/more", body="A pool of connections."))
@@ -291,8 +292,6 @@ def cable(database: str) -> Iterator[tuple[str, Callable[[], None]]]:
 
 @pytest.mark.proves("TEAM-FAULTS")
 def test_a_network_that_is_cut_in_a_transaction_leaves_what_was_there(index, team, team_database):
-    import psycopg
-
     with cable(team_database) as (address, cut):
         reader = PostgresIndex(address, "team")
         before = [hit.ref for hit in ask(reader).hits]
@@ -318,8 +317,6 @@ def test_a_network_that_is_cut_in_a_transaction_leaves_what_was_there(index, tea
 
 @pytest.mark.proves("TEAM-IDEMPOTENT")
 def test_a_publication_that_waits_for_another_one_publishes_what_is_there_after_it(tmp_path, team_database):
-    import psycopg
-
     with closing(create(tmp_path / "one.db")), closing(Index(tmp_path / "one.db")) as index:
         team_load.add(index, "one", 0)
         with psycopg.connect(team_database) as other, ThreadPoolExecutor(1) as pool:
@@ -334,8 +331,6 @@ def test_a_publication_that_waits_for_another_one_publishes_what_is_there_after_
 
 @pytest.mark.proves("TEAM-FAULTS")
 def test_a_migration_that_is_killed_changes_nothing(empty_database):
-    import psycopg
-
     with psycopg.connect(empty_database) as other, ThreadPoolExecutor(1) as pool:
         other.execute("CREATE SCHEMA nugget")  # not committed: the migration waits behind it
         migrated = pool.submit(migrate, empty_database)
@@ -349,8 +344,6 @@ def test_a_migration_that_is_killed_changes_nothing(empty_database):
 
 @pytest.mark.proves("TEAM-FAULTS")
 def test_another_version_of_the_schema_gets_one_sentence(team, index, team_database):
-    import psycopg
-
     with psycopg.connect(team_database, autocommit=True) as connection:
         connection.execute("CREATE OR REPLACE FUNCTION nugget.schema_version() RETURNS int LANGUAGE sql AS 'SELECT 99'")
     for call in (lambda: ask(team), lambda: publish(index, team_database, "team"), lambda: migrate(team_database)):
@@ -361,22 +354,18 @@ def test_another_version_of_the_schema_gets_one_sentence(team, index, team_datab
 
 @pytest.mark.proves("TEAM-FAULTS")
 def test_a_pool_that_is_used_up_answers_within_seconds(team):
-    ready, done = [Event() for _ in range(MOST_CONNECTIONS)], Event()
+    ready, done = Barrier(MOST_CONNECTIONS + 1, timeout=30), Event()
 
-    def hold(at: int) -> None:
+    def hold(_: int) -> None:
         with team.reading():
             team.unit_ids()
-            ready[at].set()
+            ready.wait()
             done.wait(60)
 
-    with ExitStack() as stack:
+    with ThreadPoolExecutor(MOST_CONNECTIONS) as threads, ExitStack() as stack:
         stack.callback(done.set)
-        for at in range(MOST_CONNECTIONS):
-            thread = Thread(target=hold, args=(at,))
-            thread.start()
-            stack.callback(thread.join)
-            stack.callback(done.set)
-            assert ready[at].wait(30)
+        threads.map(hold, range(MOST_CONNECTIONS))
+        ready.wait()
         with pytest.raises(IndexBusy, match="no free connection"):
             ask(team)
     assert ask(team).hits
@@ -465,8 +454,6 @@ def test_processes_with_writers_and_readers_lose_nothing_and_see_only_their_own(
 @pytest.mark.proves("TEAM-FAULTS")
 def test_a_full_disk_of_the_server_leaves_what_was_there(index, team, brain, synced, team_database):
     """The file of a table that the publication is the first to write takes no byte, as on a full disk."""
-    import psycopg
-
     before = ask(team)
     (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Connection pool, connection pool."))
     synced()

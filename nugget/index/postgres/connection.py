@@ -12,7 +12,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -208,8 +208,12 @@ def _psycopg() -> Any:
 
 @dataclass(slots=True)
 class Snapshot:
-    """One transaction of a thread, and its results by kind and key; None means missing."""
+    """One transaction of a thread, and its results by kind and key; None means missing.
 
+    `lent` gives the connection back to its pool.
+    """
+
+    lent: ExitStack
     connection: Connection[Any]
     state: tuple[Any, ...] | None = None
     trips: int = 0
@@ -232,19 +236,13 @@ class Transactions:
         if (now := getattr(self._local, "snapshot", None)) is not None:
             yield now
             return
-        with clear_errors():
-            pool = pool_of(self._url)
-            snapshot = self._local.snapshot = Snapshot(pool.getconn())
+        with clear_errors(), ExitStack() as lent:
+            snapshot = self._local.snapshot = Snapshot(lent, lent.enter_context(pool_of(self._url).connection()))
             try:
                 yield snapshot
-                if snapshot.state is not None:
-                    snapshot.connection.execute("COMMIT")
             finally:
-                if not snapshot.connection.closed:
-                    snapshot.connection.rollback()  # sends nothing after a commit
                 self.trips = snapshot.trips + 1
                 self._local.snapshot = None
-                pool.putconn(snapshot.connection)
 
     def _trip(self, *statements: Statement) -> list[Rows]:
         """Send statements together and return the rows of each; the first trip begins the transaction."""
@@ -255,12 +253,11 @@ class Transactions:
             try:
                 found = self._send(now, [*first, *statements])
             except _psycopg().OperationalError:  # a server that was restarted leaves dead connections in the pool
-                if now.trips:
+                if now.trips or not now.connection.closed:
                     raise
-                pool = pool_of(self._url)
-                pool.putconn(now.connection)
-                pool.check()
-                now.connection = pool.getconn()
+                now.lent.close()
+                pool_of(self._url).check()
+                now.connection = now.lent.enter_context(pool_of(self._url).connection())
                 found = self._send(now, [*first, *statements])
             version, *state = found[len(first) - 1][0]
             check_version(version)
