@@ -105,11 +105,6 @@ def claims_of(events: Sequence[Event]) -> SessionClaims:
     return session
 
 
-def plain(text: str) -> str:
-    """Return a sentence on one line, without bold marks and a leading symbol."""
-    return " ".join(re.sub(r"\*\*|__|^[✅❌⚠️•]\s*", "", text).split())
-
-
 def _add_features(session: SessionClaims) -> None:
     """Fill in the features of every claim."""
     last_reply = {}
@@ -129,7 +124,7 @@ def _add_features(session: SessionClaims) -> None:
 
 def word_features(text: str) -> dict[str, float]:
     """Return the features of a sentence that depend on its words alone."""
-    body = plain(text)
+    body = titles.clean(text)
     count = len(phrases.WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
     patterns, lowered = phrases.FEATURES | phrases.FORMS, body.lower()
     made = {name: float(bool(pattern.search(lowered))) for name, pattern in patterns.items()}

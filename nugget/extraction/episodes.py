@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
 
 from nugget.extraction import phrases
 from nugget.models import Event, EventKind, Speaker
@@ -34,10 +33,11 @@ _REFUSES = phrases.any_of(
     r"^\W*(?:no|nope|nein|non|нет|不对|不是|いや)[ ,.!:;–—-]+(?!need|problem|worries|(?:that|it)'s (?:fine|ok))\w"
 )
 _DENIES = phrases.any_of(r"\W*(?:no|nein|non)(?:[.,!:]| [—–-])(?! (?:problem|worries|changes?)\b)")
-_STILL_BROKEN = phrases.any_of(
+STILL_BROKEN = phrases.any_of(
     r"\bstill (?:\w+ )?(?:broken|fail\w*|not|the same|gett?\w*|see\w*|happen\w*|having|running into)\b"
     r"|\b(?:ha(?:s|ve)|did|do|does)(?:n't| not) (?:\w+ )?(?:fix|help|work|resolv|solv)\w*|\bnot (?:behaving|working)\b"
-    r"|\bsame (?:error|issue|problem)\b|\b(?:immer noch|funktioniert (?:\w+ )?nicht|toujours pas|ne marche pas)\b"
+    r"|\bsame (?:error|issue|problem)\b|\b(?:immer noch|(?:funktioniert|geht) (?:\w+ )?nicht"
+    r"|nicht (?:behoben|geholfen|gelöst)|toujours pas|ne marche pas)\b"
     r"|\b(?:sigue|aún no|todavía no|все ещё|всё ещё|не работает)\b|还是|仍然|まだ"
 )
 """Phrases with which a person says that the agent's fix did not help."""
@@ -96,10 +96,10 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
             turn = Turn.CHOICE if offer else turn_of(event)
             made[-1].last, made[-1].reaction = place - 1, turn
             is_refused = _REFUSES.match(event.text) and not reply.rstrip().endswith("?")
-            is_broken = turn is not Turn.PLAN and _STILL_BROKEN.search(event.text[:_REPORT_CHARS])
+            is_broken = turn is not Turn.PLAN and STILL_BROKEN.search(event.text[:_REPORT_CHARS])
             made[-1].undone = bool(is_refused or is_broken)
             for one in made[:-1] if is_broken else ():  # an earlier attempt at the same
-                one.undone |= bool(one.files & made[-1].files and _STILL_BROKEN.search(one.prompt[:_REPORT_CHARS]))
+                one.undone |= bool(one.files & made[-1].files and STILL_BROKEN.search(one.prompt[:_REPORT_CHARS]))
             made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text, offer=offer))
             replied = False
             continue
@@ -119,7 +119,7 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
                 now.commits += [place] if ok is not False else []
             elif _TEST.search(event.text):
                 (now.failed if ok is False else now.passed).append(place)
-    for one, following in pairwise(made):
+    for before, one, following in zip([made[0], *made], made, made[1:], strict=False):
         asked = len(following.prompt) <= _UNDO_CHARS and bool(_UNDO.search(following.prompt))
         opening = re.split(r"(?<=[.!])\s", following.prompt.strip(), maxsplit=1)[0]
         one.accepted = (
@@ -127,6 +127,7 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
         )
         is_objection = following.turn in (Turn.OBJECTION, Turn.REFUSAL)
         one.undone |= asked or (is_objection and following.conceded)
+        before.undone |= is_objection and following.conceded and not (one.edits or before.edits or before.accepted)
     return [one for one in made if one.last >= one.first]
 
 

@@ -23,7 +23,7 @@ from nugget.errors import EmbeddingUnavailable
 from nugget.extraction import phrases, titles
 from nugget.extraction.claims import Claim, SessionClaims, claims_of, is_confirmed, word_features
 from nugget.extraction.drafts import REASONS, Draft, drafts_of, with_purpose
-from nugget.extraction.episodes import Turn, picked
+from nugget.extraction.episodes import STILL_BROKEN, Turn, picked
 from nugget.extraction.proposals import Proposal, domain_of, edited_files, language_of, project_of
 from nugget.extraction.speech import Channel
 from nugget.infra.embedding import bundled
@@ -199,7 +199,8 @@ def _is_of_the_moment(draft: Draft) -> bool:
     """Return whether a person reported a failure or was told no, or an agent advised, guessed or told what happened."""
     found, said, sentence = draft.anchor.features, draft.statement, draft.anchor.sentence
     if sentence.channel is Channel.USER:
-        return bool(draft.anchor.episode.denied or phrases.REPORTS.search(said))
+        is_report = phrases.REPORTS.search(said) or (STILL_BROKEN.search(said) and not phrases.RULES.search(said))
+        return bool(draft.anchor.episode.denied or is_report)
     is_told = titles.is_imperative(said) and not any(map(found.get, ("must", *REASONS)))
     is_news = _NOW.search(sentence.text) and not any(map(found.get, ("because", "instead", "intent", "cause")))
     is_step = _NUMBERED.search(sentence.event.text, max(0, sentence.start - 9), sentence.start + 2)
@@ -247,10 +248,7 @@ def _kind(draft: Draft) -> KnowledgeType:
 
 def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:
     """Return how alike two drafts are, in rare words and in meaning (0 to 1.5)."""
-    if (
-        titles.clean(one.anchor.sentence.text) in other.statement
-        or titles.clean(other.anchor.sentence.text) in one.statement
-    ):
+    if any(titles.clean(a.anchor.sentence.text) in b.statement for a, b in ((one, other), (other, one))):
         return 1.0
     near = max(read.likeness(one.anchor, theirs) for theirs in other.claims)
     ours, theirs = one.anchor.vector, other.anchor.vector

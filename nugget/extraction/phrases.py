@@ -163,8 +163,9 @@ OBJECTS = any_of(
     r"^\W*(?:no\b|nope|wait|stop|hmm+|but\b|actually|not (?:quite|really|what)|wrong|don't|that's not|that is not|ah\b"
     r"|oh\b|uh\b|why (?:is|are|do|did|not)|whoops)",
     r"\b(?:doubt|made? (?:it|that) up|instead|rather|shouldn't|i thought|i would have expected|feels? (?:wrong"
-    r"|implausible)|looks? (?:wrong|ancient)|duplicated|broke|still (?:fail|not|broken)|i don't (?:want|think|like)"
-    r"|we don't)\b|^\W*(?:nein|nicht|halt|stopp|aber|doch)\b|\b(?:falsch|stattdessen|lieber)\b",
+    r"|implausible)|looks? (?:wrong|ancient)|duplicated|broke|still (?:fail|not|broken)|would(?:n't| not)? (?:break"
+    r"|work|fail)|i don't (?:want|think|like)|we don't)\b|^\W*(?:nein|nicht|halt|stopp|aber|doch)\b"
+    r"|\b(?:falsch|stattdessen|lieber)\b",
     r"^\W*(?:non|attends|mais|pas)\b|\b(?:faux|plutôt)\b|^\W*(?:no,|espera|pero)\b|\b(?:mal|incorrecto|mejor)\b",
     r"いや|違う|違い|でも|待って|不对|不是|等等|但是|错",
 )
@@ -275,6 +276,7 @@ ONE_OFF = any_of(
 
 MOMENTARY = any_of(
     r"^alternatively\b|^(?:the|this|our) (?:plan|prototype) \w+s\b|(?:^|, )you (?:could|can|may|might)\b|\byour\b"
+    r"|\byou(?:'ve| have)\b|\bdein\w*\b|\bvotre\b|[你您]"
     r"|\bthe user(?:'s)? \w+s\b|\b(?:likely|probably|possibly|perhaps|seems?|(?:might|may not) (?:be|have|need))\b"
     r"|^(?:the|this) (?:(?:test|e2e|first|last) )?(?:errors?|outputs?|logs?|screenshots?|hints?)\b[^.,]{0,40}?"
     r" (?:shows?|says?|suggests?|confirms?|means)\b|^the error is\b|\b(?:is|are|was|were|itself)"
@@ -286,10 +288,12 @@ MEASURED = any_of(r"(?:(?<![\w.])[~$]?\d[\d,.]*(?!\w)[^\d]*){3}")
 """Three numbers: what was measured once."""
 REPORTS = any_of(
     r"(?:^|\s)[\w./-]+:[\w./-]+: |\b(?-i:[A-Z]\w+(?:Error|Exception)|Error: |P\d{4}:)|\bstatus of [45]\d\d\b"
-    r"|\bfind out (?:what|why|how)\b|\bstill (?:seems|shows|says)\b"
+    r"|\bfind out (?:what|why|how)\b|\bstill (?:seems|shows|says)\b|\bused to work\b|\bfail(?:s|ed)? with\b"
+    r"|\bnothing (?:happens|shows|changed)\b|(?<!\bwe )(?<!\byou )(?<!\bi )\b(?:do|did|does)(?:n't| not) (?:appear"
+    r"|compile|connect|display|load|render|respond|scroll|show|start|work)\b"
 )
 """Signs that a person pastes output or reports a failure."""
-ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with|helpers?)\b")
+ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with|helpers?|to (?:fix|update))\b")
 """Signs of a question about how to proceed, not about what is built."""
 
 ERRAND = any_of(

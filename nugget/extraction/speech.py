@@ -24,8 +24,8 @@ _CODE_LINE = re.compile(
     r"|async|await) .*[;{(:=]$|.*[;{}]$|[\w.]+\(.*\)$)"
 )
 _LOG_LINE = any_of(
-    r"^\s*(?:\d+\.\d+ |#\d+ |=>|❯|\[\+\]|\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|npm (?:err|warn)\b|\s+at \S+ \("
-    r"|\S+\.\w+:\d+:|\S+/\S+/\S+$)|.*[│┃█━]"
+    r"^\s*(?:\d+\.\d+ |#\d+ |=>|[❯➜]|[\w.-]+@[\w.-]+[^\n]{0,60}[%$#] |\[\+\]|\[?\d{4}-\d\d-\d\d[T ]"
+    r"|\[?\d\d:\d\d:\d\d|npm (?:err|warn)\b|\s+at (?:async )?\S+ \(|\S+\.\w+:\d+:|\S+/\S+/\S+$)|.*[│┃█━]"
 )
 _NUMBERED_READ = re.compile(r"^\s*\d+\s*(?:→|\t)")
 _TRAILER = re.compile(r"^\s*(?:[A-Z][A-Za-z-]+-[A-Za-z-]+: |Generated with|🤖)")

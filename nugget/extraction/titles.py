@@ -6,25 +6,28 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from nugget.extraction import phrases
 from nugget.extraction.phrases import ANSWERED, ENGLISH, LEAD_INS, RECOMMENDED, WIDE, WORDS, any_of, words_of
 
 TITLE_CHARS = 80
-_TELLING_WORDS = 3
 
 _MARKS = re.compile(r"(`[^`\n]*`)|(?<![\w/*!.])\*\*(?=[^\s/*])|(?<=\S)\*\*(?![\w/*])|^[\s✅❌⚠️•🎯🚀🎉>-]+")
 _LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
 _LABEL = re.compile(
     r"^(?:\*\*)?(?P<label>[\w`](?:[^*\n:—–]|:(?=\d)){1,60}?)(?:\*\*)?\s*(?::|\s[-–—])(?:\*\*)?\s+(?=\S)"
 )
+_VALUE = any_of(r"[{[\d\"']")
+"""The beginning of a value, as in `margin: 0`."""
 _LABELS = any_of(rf"^(?:{'|'.join(WORDS['labels'])})$")
 """Labels before a colon that carry no meaning."""
 _SAYS = any_of(
     r"^(?:(?:so |but )?the (?:[\w-]+ )?(?:issue|problem|cause|bug|reason|point|fix|solution|trick|idea|intent"
-    r"|approach|insight|catch|culprit|(?:error|failure)(?= (?:is|was) that\b)) (?:here )?(?:is|was|seems to be"
-    r"|(?:should|would|could) be(?= to\b))(?: that| because| to)?[:,]?\s+|(?:identified|found|spotted|located) (?:the"
-    r"|an?) (?:\w+ )?(?:problem|issue|bug|cause)[:.]\s+|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s"
-    r"|t)(?: that)?\s+|which means(?: that)?\s+|(?:please )?(?:note|worth noting|keep in mind|remember|be aware"
-    r"|it'?s (?:\w+ )?important)(?: that|:| to)?\s+|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe"
+    r"|approach|insight|catch|culprit|(?:error|failure)(?= (?:is|was) that\b| (?:occurs|happens|arises) )) (?:here )?"
+    r"(?:is|was|seems to be|(?:occurs|happens|arises)(?= because\b)|(?:should|would|could) be(?= to\b))"
+    r"(?: that| because| to)?[:,]?\s+|(?:identified|found|spotted|located) (?:the|an?) (?:\w+ )?(?:problem|issue|bug"
+    r"|cause)[:.]\s+|(?:it )?turns? out(?: that)?[,:]?\s+|(?:this means?|this meant|which means)(?: that)?\s+"
+    r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware|it'?s (?:\w+ )?important)(?: that|:| to)?\s+"
+    r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe"
     r"|know|feel|guess|confirmed|agree)(?: out)?(?: that|,| why)?\s+(?=\S+ \S+)|we(?:'re| are) \w+ing(?: \w+){0,4} that"
     r" |(?:fix(?:ed|es)?|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem|case) (?:where|in which|that)\s+"
     r"|(?:correctly )?(?:identifies|determined|ensures|confirms) that |you're (?:absolutely )?right that "
@@ -43,6 +46,7 @@ _ASIDE = re.compile(
     r"|,\s(?:which|who|whose|where)\s[^,;:]+,(?=\s)"
 )
 """Asides in brackets, between dashes, or between commas; or inline code, which has none."""
+_ARTICLE = any_of(r"^(?:the|an?) (?=\S)|(?<= )the (?=\S)")
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
 _CODE_FIRST = re.compile(
     r"`|[a-z][\w .-]{0,20}[\u3040-\u9fff]|(?!(?:in|on|re|first|non|pre|per|up|off|self|multi|read|write|run|end"
@@ -57,23 +61,24 @@ _REASON = any_of(
 )
 _CLAUSES = (
     any_of(r"(?<=[\w)`\"'»])\.\s+|[。；;]\s*"),
-    any_of(r"\s[—–-]\s|:\s|：\s*"),
+    any_of(rf"\s[—–-]\s|(?P<colon>:)\s(?!{_VALUE.pattern})|：\s*"),
     _REASON,
+    any_of(rf"\sand\s(?=(?:then |also |only )?(?:{'|'.join(WORDS['verbs_before'].split())})\s)"),  # a second verb
     any_of(
-        r",\s(?:which|so|where|only(?! (?:if|when|for|in))|as|while|whereas|though|although|even|not|never"
-        r"|always|by which|just|then|like|including|especially|such as|(?:\w+ly )?\w+ing)\b"
-        r"|\s(?:so|but|and)\s(?=(?:we|you|they|it|it's|the|that|that's|there|there's|don't|leave|keep|use|no)\b)"
-        r"|\s(?:even though|although|due to|in addition to"
-        r"|as well as)\s|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every|don't|wir|sie|es"
-        r"|die|der|das|le|la|les|on|il|elle|nous|chaque|el|los|las|ya|se|nos)\b)|,\s(?:sodass|aber|donc|mais|pues"
-        r"|pero|así que|lo que|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
+        r",\s(?:which|so|where|only(?! (?:if|when|for|in))|as|while|whereas|though|although|even|not|never|always"
+        r"|by which|just|then|like|including|especially|such as|(?:\w+ly )?\w+ing)\b|\s(?:so|but|and)\s(?=(?:we|you"
+        r"|they|it|it's|the|that|that's|there|there's|don't|leave|keep|use|no)\b)|(?P<joined>,)\s(?:and|or)\s"
+        r"|\s(?P<so>so)\s(?!that\b|far\b|many\b|much\b)|\s(?:even though|although|due to|in addition to|as well as)\s"
+        r"|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every|don't|wir|sie|es|die|der|das|le"
+        r"|la|les|on|il|elle|nous|chaque|el|los|las|ya|se|nos)\b)|,\s(?:sodass|aber|donc|mais|pues|pero|así que|lo que"
+        r"|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
+    ),
+    any_of(
+        r"(?:`[^`]+`|\w*[a-z0-9_](?-i:[A-Z_./=])\w[\w./=-]*(?:\(\))?|\d)(?: [a-z]+(?= that\b))?(?P<named>\s)"
+        r"(?:that|instead of|rather than|by|for|via|with|using|from|on|at|in|across|under|until|before|after|while)\s"
     ),
 )
 """The ends of whole parts of a sentence: after a full stop, a dash or colon, or before a conjunction."""
-_PHRASES = any_of(
-    r"\s(?:(?P<not>instead of|rather than)|(?P<that>that|which)|(?P<to>to [a-z]+)|by|for|via|with|using|from|on|at|in"
-    r"|during|across|within|under|until|before|after|while)\s"
-)
 _PAUSES = any_of(
     r"[,;:(.，、；]|\s[—–-]\s|\s(?:that|which|who|where|because|cause|since|so|when|while|if|unless|even|weil|damit|sonst"
     r"|parce|puisque|que|porque)\s"
@@ -82,35 +87,16 @@ _LINKS = any_of(
     r"\s(?:and|but|or|before|after|until|also|then|instead of|rather than|und|aber|et|mais|pour|para|pero|y)\s"
 )
 """Places at which a sentence can end early: the last pause, or else the first link."""
-_BEFORE_PHRASE = re.compile(
-    r"(?:`[^`]+`|\b\w*[a-z0-9_][A-Z_./]\w+(?:\(\))?|[A-Z]\w+|[a-z-]{3,}s|\b(?:the|its?|their|our|your|every|each|all"
-    r"|any|these|those) (?:[\w-]+ ){0,2}[\w-]+)$"
-)
-"""The end of a sentence that is complete without the next phrase: a name, a plural, or `the` and a noun."""
-_BEFORE = {
-    "not": re.compile(""),
-    "to": any_of(r"\b(?:us|add|set|pass|call|wrap|keep|put|extract|creat|run|install)(?:e|s|es|ed|ing)? \S+[^,]*$"),
-    "that": re.compile(r"(?:`[^`]+`|\b[a-z]+[A-Z]\w+)(?: [a-z]+)?$|\b(?:instead of|rather than) [^,]+$"),
-}
-_NEEDS_PHRASE = any_of(
-    r"\b(?:is|are|was|were|be|been|being|isn't|aren't|wasn't)(?: (?!the\b|its\b)[\w-]+){1,2}$"
-    r"|\ban? (?:[\w-]+ ){0,2}[\w-]+$"
-)
-_LIMITED = any_of(
-    r"^(?!(?:if|when) ).*(?<![\w-])(?:never|always|not|no|only|must|avoid|cannot|all|every|each|any|both|between)\b"
-    r"|n't\b|\b(?:keep(?!s? \w+ing\b)|leave|limit|lower|pin|put|raise|set|store)s? [^,]*$"
-)
-"""Statements that are not true without the next phrase: passives, `a thing`, rules and denials."""
+_BUT = any_of(r"(?:,|\s[—–-])\s(?:but|aber|mais|pero|но)\s|，(?:但是?|而是)")
+"""The place where a concession ends and the point begins."""
 _NO_SENTENCE = re.compile(
     r"^[^\s\u3040-\u9fff]+$|^\S+: \S*(?:::|<)\S*$|^\W*https?://\S+$|[;{]\s*$|[\"',;)]\s*//|^(?:const|let|var|return"
     r"|import|export|def|func|class) [^.]*[=({]"
 )
 """A bare link, or a line of code."""
 _HANGING = any_of(
-    r"(?:^|[\s(])(?:the|an?|and|or|but|nor|after|before|until|because|since|although|though|of|with|from|by|as|than|if|when|whenever|while"
-    r"|so|such as|its|their|your|our|which|whose|into|onto|via|per|e\.g\.?|i\.e\.?|(?:by|for|without|while) \w+ing|und"
-    r"|oder|mit|der|die|das|von|et|ou|avec|de|du|les?|la|y|o|con|el|los|las|и|или|с|для)$|[(\[{,、，]$"
-    r"|\b(?:and|but|or) (?:when|if|where|while|once|because) [^,]*$"
+    rf"(?:^|[\s(])(?:{'|'.join(WORDS['hanging'].split())}|such as|(?:by|for|without|while) \w+ing)$|[(\[{{,、，]$"
+    r"|[\u3040-\u9fff](?:が|けど|ので)$|\b(?:and|but|or) (?:when|if|where|while|once|because) [^,]*$"
 )
 """Endings that no sentence has."""
 _LEADING = any_of(
@@ -131,7 +117,7 @@ _HANGS = any_of(
     r"|there(?:'s| is| are)|it|its|they|also|just|why|how|only one|(?:if|when|once|since|as) (?:it|they|this|that"
     r"|these|those)\b|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during|under) [^,]{2,40},) (?:it|it's|this|that|they"
     r"|these)\b|(?:o|y|ou|et|oder|und|aber|mais|pero) (?=\w)|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?|est[aeo]s?|dies\w*)\b"
-    r"|(?:use|do|make|try|find|have|want|need) (?:something|anything|stuff|this|that|it))\b"
+    r"|(?:use|do|make|try|find|have|want|need|keep) (?:something|anything|stuff|this|that|it))\b"
     r"|(?:if|when|where|after|before|while|once|since|because|as|to|wenn|weil|nachdem|quand|lorsque|comme|cuando|como|aunque|если|когда)\b[^,]*$|这|那|它|これ|それ|この|その|(?:如果|因为|由于|虽然|为了"
     r"|当)[^，]*$|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:we|always|never|must|cannot|should"
     r"|only)\b)[^,])*(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
@@ -160,10 +146,11 @@ _VERB = re.compile(
     r"^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only"
     r"|no|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:[Tt]he"
     r"|[Oo]ur) (?:[\w-]+ ){0,2}[\w-]+s [a-z]{3,}(?<!s) (?:by|to|from|in|on|at|the|an?|as|with|for|only|not)\b"
-    r"|\b(?:I|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never "
-    r"|always |silently )?[a-z]{2,}s\b|\b(?:only|never|always|silently) [a-z]{3,}s\b"
+    r"|\b(?:I|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\w[._]\w+|[a-z][A-Z]\w+|\(\))"
+    r" (?:also |only |never |always |silently )?[a-z]{2,}s\b|\b(?:only|never|always|silently) [a-z]{3,}s\b"
 )
 _NO_SUBJECT = re.compile(r"(?!Always|Across|Besides)[A-Z][a-z]+s (?:the|an?|any|both|each|every|its|using)\b")
+_NAMED = any_of(r"`|(?-i:[a-z][A-Z])|\w_\w|\(\)|[a-z][./][a-z]")
 _CODE = re.compile(r"`[^`]*`|\([^)]*\)")
 IMPERATIVES = frozenset(WORDS["imperatives"].split())
 """Verbs that begin a request or a rule."""
@@ -186,7 +173,8 @@ def point_of(text: str) -> str:
         plain = _LINK.sub(r"\1", plain.lstrip("✅❌⚠️•-* "))
     marked, said = _LABEL.match(plain), clean(text)
     rest = clean(plain[marked.end() :]) if marked else ""
-    if marked and (_LABELS.match(clean(marked["label"])) or words_of(marked["label"]) <= words_of(rest)):
+    is_named_again = marked and words_of(marked["label"]) <= words_of(rest) and not _VALUE.match(rest)
+    if marked and (_LABELS.match(clean(marked["label"])) or is_named_again):
         said = rest
     before, said = "", _COMMIT_PREFIX.sub("", _LINES.sub("", said))
     while said != before:
@@ -204,7 +192,8 @@ def title_of(text: str, context: str = "") -> str:
     if _ASKS.search(text):
         return ""
     whole = _ends(_LINES.sub("", text))
-    uncut = (whole, _ends(_ASIDE.sub(r"\1", whole)))
+    plain = _ends(_ASIDE.sub(r"\1", whole))
+    uncut = (whole, plain, _terse(plain))
     for part in _shorter(whole):
         said = _ends(part)
         if len(said) + len(WIDE.findall(said)) < 12 or len(said) > TITLE_CHARS or _CHAT.match(said):
@@ -220,7 +209,7 @@ def title_of(text: str, context: str = "") -> str:
 def is_telling(title: str) -> bool:
     """Return whether a title has a subject and enough content words; of 16 with fewer, a reader found none good."""
     words = sum(not WIDE.search(word) for word in words_of(title)) + len(WIDE.findall(title)) / 2
-    return words >= _TELLING_WORDS and not _NO_SUBJECT.match(title)
+    return words >= 3 and not _NO_SUBJECT.match(title)
 
 
 def opening_of(text: str, context: str) -> str:
@@ -237,22 +226,39 @@ def _shorter(text: str) -> Iterator[str]:
     """Yield a sentence, then shorter forms without asides, label, trailing clauses and phrases."""
     plain = _ends(_ASIDE.sub(r"\1", text))
     yield from (text, plain)
-    if TITLE_CHARS < len(plain) <= TITLE_CHARS + 4 and plain.startswith("The "):
-        yield plain[4:]
-    label, *rest = re.split(r":\s|：|\s[—–-]\s", plain, maxsplit=1)
-    if rest and _is_closed(label) and _is_label(label) and is_statement(rest[0], text):
-        yield from _shorter(_SAYS.sub("", rest[0]))
+    label, mark, rest, *_ = *re.split(rf"(:\s(?!{_VALUE.pattern})|：|\s[—–-]\s)", plain, maxsplit=1), "", ""
+    is_told = mark[:1] not in ":：" or (is_imperative(label) and not is_imperative(rest))  # a rule, and its reason
+    is_announced = not is_told or _is_label(label) or phrases.FIRST_PERSON.search(label)
+    if rest and is_announced and _is_closed(label) and is_statement(rest, text):
+        yield from _shorter(_SAYS.sub("", LEAD_INS.sub("", rest)))
+    told, point, *_ = *_BUT.split(plain, maxsplit=1), ""
+    if len(point) + len(WIDE.findall(point)) > 30 and _is_closed(told) and not is_imperative(told):
+        yield from _shorter(point)
+    yield _terse(plain)
     if (main := _LEADING.sub("", plain)) != plain:
         yield from _shorter(main)
-    for breaks in (*_CLAUSES, _PHRASES) if ENGLISH.search(text) else _CLAUSES:
+    for breaks in _CLAUSES:
         for end in reversed([*breaks.finditer(plain, 0, 2 * TITLE_CHARS)]):
-            head, kind = _ends(plain[: end.start()]), end.lastgroup or ""
-            if breaks is _PHRASES:
-                is_open = not kind and _NEEDS_PHRASE.search(head)
-                if _BEFORE.get(kind, _BEFORE_PHRASE).search(head) and not (is_open or _LIMITED.search(head)):
-                    yield head
-            elif kind != "comma" or is_statement(plain[end.end() :], plain):
+            head = _ends(plain[: end.start(end.lastgroup or 0)])
+            if _is_followed(end.lastgroup, head, plain[end.end() :], plain):
                 yield head
+
+
+def _terse(text: str) -> str:
+    """Return a sentence that is a little too long without its articles, as in a headline."""
+    while len(text) > TITLE_CHARS and (found := _ARTICLE.search(text)):
+        text = text[: found.start()] + text[found.end() :]
+    return text
+
+
+def _is_followed(kind: str | None, head: str, rest: str, whole: str) -> bool:
+    """Return whether a sentence may end at a break: another statement follows, and it does not only announce that."""
+    if kind == "colon":
+        return _NAMED.search(head) is not None or not is_statement(rest, whole)
+    if kind == "named":  # a rule or a denial may hold only with what follows
+        return not any(phrases.FEATURES[one].search(head.lower()) for one in ("must", "not"))
+    rest = rest.partition(" ")[2] if kind == "joined" else rest  # a verb alone goes on with the subject before
+    return kind is None or is_statement(rest, whole)
 
 
 def _is_label(text: str) -> bool:

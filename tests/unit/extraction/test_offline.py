@@ -258,10 +258,10 @@ def test_an_accepted_offer_is_a_decision_about_the_file_that_was_changed_for_it(
     [
         ("Non, utilise Redis pour le cache", "Utilise Redis pour le cache"),
         ("いや、Redisを使ってください", "Redisを使ってください"),
-        ("Actually use Postgres for the queue", "Use Postgres for the queue"),
         ("fix the test, the code is right", "The code is right"),
         ("i want the menu to open on the left", "The menu should open on the left"),
-        ("no we have to keep the old index", "Keep the old index"),
+        ("One heads-up for the same symptom from another source: `log.ts` uses pino, which writes to stdout itself",
+         "`log.ts` uses pino, which writes to stdout itself"),
         ("The critical detail: `flush()` runs before the lock is taken", "`flush()` runs before the lock is taken"),
         ("根本原因总结：缓存没有锁，所以并发请求会覆盖彼此的结果", "缓存没有锁，所以并发请求会覆盖彼此的结果"),
         ("Move the keys to `vault/`, but don't copy any of the old ones into it - they were all leaked to a public log",
