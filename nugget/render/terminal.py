@@ -221,13 +221,12 @@ def _templates() -> Environment:
         "shorten": lambda text, most: shorten(clean(text or ""), most), "markdown": _markdown, "way_of": way_of,
     }  # fmt: skip
     made.globals |= {
-        "body_of": body_of, "degraded_sentences": degraded_sentences, "diff_of": _diff_of, "excerpt_of": excerpt_of,
-        "explained_score": explained_score, "explained_stages": explained_stages, "facts": _facts,
+        "note": Markup(_NOTE), "degraded_sentences": degraded_sentences, "diff_of": _diff_of, "excerpt_of": excerpt_of,
+        "explained_score": explained_score, "explained_stages": explained_stages, "facts": _facts, "body_of": body_of,
         "facts_of": facts_of, "flags_of": _flags_of, "grouped": grouped, "heading_of": heading_of,
-        "lines_of": _event_lines, "note": Markup(_NOTE), "origin_text": origin_text, "said_how": said_how,
+        "lines_of": _event_lines, "origin_text": origin_text, "said_how": said_how, "stale_words": stale_words,
         "scope_text": scope_text, "speaker_of": _speaker, "sync_words": _sync_words, "without_title": without_title,
         "stale": lambda reason: Markup(f"[yellow]  {escape(stale_suffix(reason))}[/]" if reason else ""),
-        "stale_words": stale_words,
     }  # fmt: skip
     return made
 

@@ -21,7 +21,7 @@ from nugget.errors import ConflictError, GitError, NuggetError, UsageError, reas
 from nugget.index.embedded.connection import find_damage, index_folder, remove_database
 from nugget.infra import files, git, system
 from nugget.redaction import redact, secret_lines
-from nugget.text import counted, printable, tracked
+from nugget.text import counted, printable, slugify, tracked
 
 _LEFTOVER = r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?"
 """Names of our temporary files, with the id of the process."""
@@ -130,15 +130,17 @@ def scrub(
 ) -> dict[str, list[str]]:
     """Remove what redaction finds, and the `known` secrets, from the stores below `$NUGGET_HOME` and the brain's files.
 
-    Returns the files `rewritten`, the indexes `removed` (they are rebuilt), what `failed`, and the objects of the git
-    `history` with a secret. Holds the queue's lock; raises NuggetError if a worker has it.
+    Returns the files `rewritten`, the indexes `removed` (they are rebuilt), what `failed`, such as a file whose name
+    holds a secret, and the objects of the git `history` with one. Raises NuggetError while a worker holds the lock.
     """
     done: dict[str, list[str]] = {"rewritten": [], "removed": [], "failed": []}
+    known = [*known, *(slug for slug in map(slugify, known) if len(slug) > 5)]
     try:
         with files.locked(home / "queue" / "worker.lock", wait=False):
-            kept = [*_stored_files(home), *_stored_files(brain)]
-            for file in tracked(kept, "Reading (MB)", _megabytes):
+            for file in tracked([*_stored_files(home), *_stored_files(brain)], "Reading (MB)", _megabytes):
                 try:
+                    if any(secret in file.name for secret in known):
+                        raise NuggetError("a secret is in its name; rename it first (a unit by `nugget mv --name`)")
                     text, is_clean = _cleaned(_text_of(file), known, allow)
                     if is_clean:
                         continue
@@ -150,7 +152,7 @@ def scrub(
                     content = gzip.compress(content, mtime=0) if _begins(file, _PACKED) else content
                     files.replace(file, content, mode=file.stat().st_mode & 0o777)
                     done["rewritten"].append(str(file))
-                except (OSError, EOFError, sqlite3.Error) as error:
+                except (OSError, EOFError, sqlite3.Error, NuggetError) as error:
                     done["failed"].append(f"{file}: {reason_of(error)}")
     except BlockingIOError as error:
         raise NuggetError("A worker captures sessions now.", hint="Run the command again when it is done.") from error
@@ -192,8 +194,7 @@ def _text_of(file: Path) -> str:
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
             return "\n---\x1f\n".join(_rows(connection)).replace(*_APART)
     content = file.read_bytes()
-    if content.startswith(_PACKED):
-        content = gzip.decompress(content)
+    content = gzip.decompress(content) if content.startswith(_PACKED) else content
     text = content.decode("utf-8", "surrogateescape")
     return text.replace(*_APART) if text.startswith("{") else text
 

@@ -262,11 +262,12 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path):
     files.private_folder(home / "queue")
     with files.locked(home / "queue/worker.lock"), pytest.raises(NuggetError, match="A worker captures"):
         scrub(home, brain, [other])
+    (brain / f"use-{other.replace(' ', '-')}.md").write_text(other)
     done = scrub(home, brain, [other])
     assert [Path(file).name for file in (*done["rewritten"], *done["removed"])] == ["a.jsonl.gz", "a.md", "index.db"]
     text = gzip.decompress((home / "archive/a.jsonl.gz").read_bytes()).decode()
     assert text == '{"text": "DB_PASSWORD=[redacted:password]"}\n[redacted:scrubbed]\n'
-    assert (home / "plain.jsonl").read_text() == plain
+    assert (home / "plain.jsonl").read_text() == plain and "is in its name; rename it" in done["failed"][0]
     assert [leak["store"] for leak in find_leaks(home, brain)] == ["history"]
 
 
