@@ -62,11 +62,13 @@ def redact_all(
     texts: Sequence[str], *, allow: Sequence[re.Pattern[str]] = (), keep_lines: bool = False
 ) -> list[Redacted]:
     """Redact texts that belong together: a secret found in one is removed from all, however it is written there."""
-    views = [_view(text) for text in texts]
-    return [
-        _replaced(view, spans, keep_lines) if spans else Redacted(text=text, counts={})
-        for text, view, spans in zip(texts, views, _secrets(views, allow), strict=True)
-    ]
+    once = [*dict.fromkeys(texts)]  # a session shows some texts again and again
+    views = [_view(text) for text in once]
+    redacted = {
+        text: _replaced(view, spans, keep_lines) if spans else Redacted(text=text, counts={})
+        for text, view, spans in zip(once, views, _secrets(views, allow), strict=True)
+    }
+    return [redacted[text] for text in texts]
 
 
 def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tuple[int, str, str]]:
@@ -157,8 +159,7 @@ def _floods(view: str, allow: Sequence[re.Pattern[str]]) -> Iterator[tuple[int, 
 
 def _without_floods(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> tuple[str, list[tuple[int, int, int]]]:
     """Return the joined text without floods, and the cuts as `without_repetition` does."""
-    parts: list[str] = []
-    cuts: list[tuple[int, int, int]] = []
+    parts, cuts = list[str](), list[tuple[int, int, int]]()
     for view in views:
         kept = 0
         for begin, end in _floods(view, allow):
@@ -171,8 +172,7 @@ def _without_floods(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> t
 
 def _merged(spans: Sequence[Span]) -> list[Span]:
     """Return spans in the order of the text, with overlapping ones joined and named by the first rule."""
-    merged: list[Span] = []
-    named_by, stop = 0, -1
+    merged, named_by, stop = list[Span](), 0, -1
     for start, order, end, rule in sorted((start, order, end, rule) for order, (start, end, rule) in enumerate(spans)):
         if start >= stop:
             merged.append((start, end, rule))

@@ -71,8 +71,7 @@ def without_repetition(text: str) -> tuple[str, list[tuple[int, int, int]]]:
     Also return, for each cut from the last to the first, its place, the characters taken out (whole units), and the
     length of a unit.
     """
-    cuts: list[tuple[int, int, int]] = []
-    parts: list[str] = []
+    parts, cuts = list[str](), list[tuple[int, int, int]]()
     at = kept_from = removed = 0
     while at + 3 * _KEPT < len(text):
         again = text.find(text[at : at + _PROBE], at + 1, at + _LONGEST_PERIOD + _PROBE)

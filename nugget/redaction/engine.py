@@ -17,7 +17,7 @@ from typing import Any
 from nugget.config import rule_cache
 from nugget.errors import NuggetError
 from nugget.redaction import judging as judge
-from nugget.redaction.structured import STEMS, Span, named_secrets, places
+from nugget.redaction.structured import STEMS, Span, named_secrets
 
 READ = judge.patterns("engine", of_bytes=True)
 _LAST, _LAST_RANK = ("unknown-token", "random-pair"), 3
@@ -148,11 +148,12 @@ def issued_secrets(view: str) -> Iterator[Span]:
     data, known = view.encode("latin-1").replace(b"\0", b"\x1f"), bytearray(len(view))  # zeros read like UTF-16
     marks: dict[str, list[int]] = defaultdict(list)
     small, runs = data.lower().decode("latin-1"), data.translate(_RUNS).decode("latin-1")
-    stems = {stem: places(small, stem) for stem in STEMS}
+    stems = {stem: [found.start() - back for found in re.finditer(stem, small)] for stem, back in STEMS.items()}
+    announced = (at for at in stems["pass"] if READ.announcing.match(view, at))
     for start, end, rule in chain(
         _judged(view, chain(scanned(data), _typed(view, runs)), known, marks),
         named_secrets(view, chain.from_iterable(stems.values()), known),
-        sentence_secrets(view, data, chain(stems["pass"], marks["password"]), known),
+        sentence_secrets(view, data, chain(announced, marks["password"]), known),
         chain.from_iterable(_READERS[kind](view, sorted(marks[kind]), known) for kind in _READERS if marks[kind]),
         _shaped(view, runs, known),
     ):

@@ -49,10 +49,9 @@ Suspect = tuple[int, int, str, frozenset[str]]
 
 def sentence_secrets(view: str, data: bytes, marks: Iterable[int], known: bytearray) -> Iterator[Span]:
     """Yield the secrets in the sentences of a view, whose bytes are `data`; `known` marks what has been found."""
-    weights, least = _trained()
+    least = _trained()[1]
     for start, end, kind, features in suspects(data, marks):
-        score = weights[""] + sum(weights.get(name, 0.0) for name in features)
-        if score >= least and known.find(0, start, end) >= 0 and not judge.is_told_public(view, start, end):
+        if _score(features) >= least and known.find(0, start, end) >= 0 and not judge.is_told_public(view, start, end):
             yield start, end, f"sentence.{kind}"
 
 
@@ -60,13 +59,13 @@ def sentence_secrets(view: str, data: bytes, marks: Iterable[int], known: bytear
 def _trained() -> tuple[Mapping[str, float], float]:
     """Return the weights of features, and the least score of a secret."""
     stored: dict[str, Any] = json.loads((judge.RULES / "sentences.json").read_text("utf-8"))
-    return stored["weights"], math.log(stored["threshold"] / (1 - stored["threshold"]))
+    return stored["weights"], math.log(stored["threshold"] / (1 - stored["threshold"])) - stored["weights"][""]
 
 
 @lru_cache(maxsize=16_384)
-def _weight(word: str) -> float:
-    """Return what the form of a word adds to its score."""
-    return math.fsum(_trained()[0].get(name, 0.0) for name in _of_form(word))
+def _score(features: frozenset[str]) -> float:
+    """Return the sum of the weights of features."""
+    return math.fsum(_trained()[0].get(name, 0.0) for name in features)
 
 
 def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LEAST) -> Iterator[Suspect]:
@@ -116,7 +115,7 @@ def _of_part(text: str, told_above: frozenset[str], is_told: bool, least: float)
     line |= {f"in {kind}" for kind, _ in told} | {f"above {kind}" for kind in told_above}
     line |= {"listed"} if READ.listed.match(text) else set()
     for place, (start, before, word, after) in enumerate(words):
-        if not _is_suspect(words, place, is_told) or _weight(word) < least:
+        if not _is_suspect(words, place, is_told) or _score(_of_form(word)) < least:
             continue
         form, stop = _of_form(word), start + len(word)
         near, nearest = _of_telling(start, stop, told)
@@ -219,7 +218,7 @@ def _gives(run: str) -> bool:
 def _read(run: str) -> tuple[str, float, int]:
     """Return the kind that a run announces, the most that a word weighs if it is odd, and how odd it is."""
     odd = [part for part in ([run] if run.isascii() else READ.run.findall(run)) if _oddness(part)]
-    weights = (_weight(word) for part in odd for _, _, word, _ in _words(part))
+    weights = (_score(_of_form(word)) for part in odd for _, _, word, _ in _words(part))
     return _told_by(run), max(weights, default=-math.inf), max(map(_oddness, odd), default=0)
 
 

@@ -18,8 +18,8 @@ Span = tuple[int, int, str]
 """Start and end of a secret, and the rule that found it, from which `kind_of` gets its kind."""
 
 READ = judge.patterns("text", of_bytes=True)
-STEMS = ("pass", "secret", "token", "key", "auth")
-"""Parts of most names of secrets, found faster by plain search than by rules, which find the others."""
+STEMS = {"pass": 0, "secret": 0, "k(?<=tok)en": 2, "key": 0, "auth": 0}
+"""Parts of most names of secrets, each found from its letter of that number; rules, which take longer, find others."""
 _PUBLIC = tuple(word + sign for word in ("pub", "public") for sign in " _-")
 _ENDS, _TO_VALUE = frozenset(" \t\r\n\"'`"), re.compile(r"[\w.-]*(?:\s?[:=]\s?|[\"'\\]{1,4}:?\s?|\s){0,3}")
 _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
