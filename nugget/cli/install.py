@@ -202,7 +202,7 @@ def watch(
         for line in worker.set_up(environment, installing.own_command(environment), remove=uninstall):
             put(line)
         return
-    put("Looking for sessions that have ended; Ctrl-C ends this.")
+    put("Waiting for sessions to end; Ctrl-C stops this. For earlier ones: nugget capture --catch-up")
     worker.watch(environment, report=lambda job: put(f"{job.session}: {job.state}"))
 
 

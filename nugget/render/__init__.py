@@ -36,7 +36,7 @@ DEGRADED: Mapping[str, str] = {
 def degraded_sentences(degraded: Sequence[str]) -> list[str]:
     """Return sentences on what is missing from an answer; `no_reranker: why` keeps its reason."""
     parts = (name.partition(":") for name in degraded)
-    said = (DEGRADED.get(code, code.replace("_", " ")) + (f" ({one_line(why)})" if why.strip() else "")
+    said = (DEGRADED.get(code, code.replace("_", " ")) + (f" ({one_line(why).rstrip('.')})" if why.strip() else "")
             for code, _, why in parts)  # fmt: skip
     return list(dict.fromkeys(said))
 
