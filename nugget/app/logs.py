@@ -195,10 +195,8 @@ class Logs:
             read_logs(connection, self.environment, self.settings, None)
             latest = _sessions_in(connection, folder, limit=1)
             if not latest or latest[0].workspace is None:
-                raise NuggetError(
-                    f"No session with logs has worked in {folder}.",
-                    hint="`nugget sessions --all` lists the sessions there are; ask one with --session.",
-                )
+                hint = "`nugget sessions --all` lists the sessions there are; ask one with --session."
+                raise NuggetError(f"No session with logs has worked in {folder}.", hint=hint)
             embedder = self._embed_units(connection)
             with closing(read_home(self.environment.home)) as index:
                 return evidence.workspace_bundle(
@@ -248,9 +246,8 @@ class Logs:
             try:
                 yield connection
             except sqlite3.Error as error:
-                raise IndexUnavailable(
-                    f"The machine's index could not be used ({error}).", hint="Try again; check the disk's space."
-                ) from error
+                hint = "Try again; check the disk's space."
+                raise IndexUnavailable(f"The machine's index could not be used ({error}).", hint=hint) from error
 
     def _read(self, connection: sqlite3.Connection, session: str, *, fresh: bool) -> str:
         """Read new log entries of a session and return its id. Raises TranscriptError."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import secrets
 import time
 import zlib
@@ -25,6 +24,7 @@ from nugget.capture import read_redacted
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
 from nugget.infra import files, http_client, remotes
+from nugget.infra.http_client import is_private as is_private
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
 from nugget.text import content_hash, is_name, printable
@@ -35,8 +35,6 @@ READ, WRITE = "read", "write"
 MAX_SESSION_BYTES, MAX_UNPACKED_BYTES = 64_000_000, 512_000_000
 _PROVIDER_TIMEOUT_S = 5.0
 MAX_DELIVERIES = 1000
-_SAFE_ADDRESS = r"(?i)(?:https://|http://(?:localhost|127\.0\.0\.1|\[::1\])(?=[:/]|\Z))[^@]*"
-"""Encrypted or on this machine, and without a password, which would be shown with every failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +201,7 @@ def send_session(transcript: Path, environment: Environment, settings: Settings)
         return None
     address, found, space = server.rstrip("/").rpartition("/s/")
     token = environment.variables.get("NUGGET_TEAM_TOKEN")
-    if not found or not re.fullmatch(_SAFE_ADDRESS, address):
+    if not (found and is_private(address)) or "@" in address:  # a password would be shown with failures
         raise UsageError("`capture.server` is not the address of a space.", hint="Write it as https://HOST/s/SPACE.")
     if not token:
         raise UsageError("`capture.server` needs a token.", hint="Set NUGGET_TEAM_TOKEN; ask whoever runs the server.")

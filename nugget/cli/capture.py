@@ -121,9 +121,8 @@ def _transcript(transcript: Path | None, session: str | None) -> Path:
     if transcript is not None:
         return expanded(transcript)
     if session is None:
-        raise UsageError(
-            "Name a session: --transcript PATH or --session ID.", hint="`nugget sessions --all` lists them."
-        )
+        hint = "`nugget sessions --all` lists them."
+        raise UsageError("Name a session: --transcript PATH or --session ID.", hint=hint)
     return worker.find_transcript(read_environment(), session)
 
 

@@ -22,7 +22,7 @@ from functools import cache, partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from anyio import to_thread
 from fastapi import FastAPI, Request
@@ -263,12 +263,15 @@ def identify_by(settings: Settings, environment: Environment) -> Identify:
     if settings.http_auth == "proxy":
         if not settings.http_proxies:
             raise UsageError("`http.auth: proxy` needs `http.proxies`.", hint="Name the addresses of your proxies.")
-        return partial(_by_proxy, settings, [ipaddress.ip_network(one, strict=False) for one in settings.http_proxies])
+        try:
+            trusted = [ipaddress.ip_network(one, strict=False) for one in settings.http_proxies]
+        except ValueError as error:
+            raise UsageError(f"`http.proxies`: {error}.") from None
+        return partial(_by_proxy, settings, trusted)
     import_extra("jwt", "team", "`http.auth: oidc`", UsageError)
     if not (settings.http_issuer and settings.http_audience):
         raise UsageError("`http.auth: oidc` needs `http.issuer` and `http.audience`.")
-    parts = urlsplit(settings.http_issuer)
-    if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+    if not team.is_private(settings.http_issuer):
         raise UsageError("`http.issuer` must be an https address.")
     return partial(_by_bearer, partial(_checked_token, settings))
 

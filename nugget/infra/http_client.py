@@ -6,12 +6,29 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 _MAX_REPLY_BYTES, _ATTEMPTS = 64_000_000, 4
 NOT_PACKED = {"accept-encoding": "identity"}
 """Bodies are read as they come, since a few bytes can unpack to more than the memory holds."""
 _RETRIED = (408, 409, 429, 500, 502, 503, 504, 529)
 UNTRUSTED = "its certificate is not trusted{}; SSL_CERT_FILE can name the file of your own authority"
+THIS_MACHINE = "localhost", "127.0.0.1", "::1"
+
+
+def parts_of(url: str | None) -> SplitResult:
+    """Return the parts of an address; empty ones for what is none."""
+    try:
+        return urlsplit(url or "")
+    except ValueError:  # a bracket without its other half
+        return urlsplit("")
+
+
+def is_private(url: str) -> bool:
+    """Return whether what is sent to an address is encrypted or stays on this machine."""
+    parts = parts_of(url)
+    is_here = parts.scheme == "http" and parts.hostname in THIS_MACHINE
+    return is_here or (parts.scheme == "https" and bool(parts.hostname))
 
 
 def send(url: str, body: object, headers: Mapping[str, str], *, until: float) -> tuple[int, bytes]:

@@ -18,14 +18,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from nugget.config import Environment, read_environment
 from nugget.errors import GitError, PushRefused
 from nugget.infra.forges import API_URL, GITLAB_VARIABLE, Forge, GitHub, GitLab
 from nugget.infra.git import is_repository, run, start
 from nugget.infra.git.process import HARDENED, Setting, user_settings
-from nugget.infra.http_client import UNTRUSTED
+from nugget.infra.http_client import UNTRUSTED, parts_of
 from nugget.infra.workspace import host_and_path
 
 _FETCH_TIMEOUT_S = 10.0
@@ -91,15 +90,15 @@ def find_target(remote: Remote, environment: Environment) -> Target | str:
             return "there is no GitLab token (GITLAB_TOKEN)"
         open_by_name = partial(GitLab, token=token, server=server)
     else:
-        return f"{remote.name} is not on {web_host(api_url)} or {urlsplit(server).hostname}"
+        return f"{remote.name} is not on {web_host(api_url)} or {parts_of(server).hostname}"
     return Target(replace(remote, token=token if may_see_token(url, environment) else None), name, open_by_name)
 
 
 def may_see_token(url: str, environment: Environment) -> bool:
     """Return True if a token may be sent to a remote: encrypted, or to the exact server in the settings."""
     servers = [environment.github_api_url, environment.variables.get(GITLAB_VARIABLE)]
-    named = {urlsplit(server).netloc for server in servers if server}
-    return url.startswith("https://") or urlsplit(url).netloc.rpartition("@")[2] in named
+    named = {parts_of(server).netloc for server in servers} - {""}
+    return url.startswith("https://") or parts_of(url).netloc.rpartition("@")[2] in named
 
 
 def find_token(environment: Environment) -> str | None:
@@ -123,7 +122,7 @@ def find_token(environment: Environment) -> str | None:
 
 def web_host(api_url: str | None) -> str:
     """Return the host to clone from; `api.github.com` belongs to `github.com`."""
-    return (urlsplit(api_url or API_URL).hostname or "").removeprefix("api.")
+    return (parts_of(api_url or API_URL).hostname or "").removeprefix("api.")
 
 
 def repository_name(url: str, *, api_url: str | None) -> str | None:
@@ -137,7 +136,7 @@ def project_path(url: str, *, server: str) -> str | None:
     """Return `group/project` of a remote on this GitLab, or None."""
     host, path = host_and_path(url)
     named = re.fullmatch(r"/*((?:[\w.-]+/)+[\w.-]+?)(?:\.git)?/*", path)
-    return named[1] if named and host == urlsplit(server).hostname else None
+    return named[1] if named and host == parts_of(server).hostname else None
 
 
 def find_remote(repo: Path) -> Remote | None:
@@ -257,7 +256,7 @@ def _variables(repo: Path) -> dict[str, str]:
 
 def _token_header(remote: Remote) -> list[Setting]:
     """Return the settings that send the token to the remote's own address, and nowhere it redirects to."""
-    parts = urlsplit(remote.url)
+    parts = parts_of(remote.url)
     if not remote.token or parts.scheme not in ("http", "https"):
         return []
     header = base64.b64encode(f"x-access-token:{remote.token}".encode()).decode()

@@ -11,13 +11,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from urllib.parse import urlsplit
 
 from nugget.errors import GitError
 from nugget.infra import git
+from nugget.infra.http_client import parts_of
 from nugget.models import EventKind, Session
 from nugget.text import content_hash
 
@@ -147,11 +146,8 @@ def host_and_path(url: str) -> tuple[str, str]:
     if "://" not in url:  # one letter before the colon is a Windows drive
         found = re.fullmatch(r"(?:[^/@:]*@)?(\[[^\]]*\]|[^/:@]{2,}):/*(.+)", url)
         return (found[1].lower().strip("[]"), found[2].partition("?")[0]) if found else ("", "")
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        if parts.scheme != "file":
-            return parts.hostname or "", parts.path
-    return "", ""
+    parts = parts_of(url)
+    return (parts.hostname or "", parts.path) if parts.scheme != "file" else ("", "")
 
 
 def _repository(folder: Path) -> Workspace | None:

@@ -136,10 +136,8 @@ def add_server(path: Path, place: str, entry: Mapping[str, Any], value: Any) -> 
     servers = part(path, value, place)
     found = servers.setdefault("nugget", dict(entry))
     if not is_our_server(found):
-        raise NuggetError(
-            f"{path} has another MCP server called nugget; nothing was changed.",
-            hint="Rename or remove it, then run the command again.",
-        )
+        hint = "Rename or remove it, then run the command again."
+        raise NuggetError(f"{path} has another MCP server called nugget; nothing was changed.", hint=hint)
     if command_line(found)[:1] != command_line(entry)[:1] or "alwaysLoad" in entry:
         found.update({name: own for name, own in entry.items() if name in ("type", "command", "alwaysLoad")})
 

@@ -16,7 +16,7 @@ from tls import encrypt
 
 from nugget.app import team
 from nugget.config import read_environment
-from nugget.errors import NuggetError
+from nugget.errors import NuggetError, UsageError
 from nugget.http.team import identify_by
 from nugget.infra import forges, git, remotes
 from nugget.infra.embedding import open_embedder
@@ -137,9 +137,17 @@ def test_keys_without_end_are_not_read(server, tmp_path, monkeypatch):
         log_in(f"https://localhost:{server.server_address[1]}/endless", tmp_path)
 
 
+@pytest.mark.proves("TEAM-OIDC", "TEAM-PROXY")
+def test_what_is_no_address_names_neither_a_provider_nor_a_proxy(tmp_path):
+    for values in ({"auth": "oidc", "issuer": "https://[", "audience": "a"}, {"auth": "proxy", "proxies": ("x",)}):
+        given = Settings(**{f"http_{name}": value for name, value in values.items()})
+        with pytest.raises(UsageError, match=r"^`http\.(issuer|proxies)`"):
+            identify_by(given, read_environment({"HOME": str(tmp_path)}))
+
+
 @pytest.mark.proves("TEAM-SESSIONS")
 @pytest.mark.parametrize("server", [
-    "https://ada:hunter2@host/s/acme", "http://host/s/acme", "http://localhost.host/s/acme", "https://host",
+    "https://ada:hunter2@host/s/acme", "http://host/s/acme", "http://localhost.host/s/acme", "https://host", "https://[/s/a",
 ])  # fmt: skip
 def test_an_address_with_a_password_or_without_tls_or_space_gets_nothing_and_is_not_shown(server, tmp_path):
     with pytest.raises(NuggetError, match=r"^`capture\.server` is not the address of a space\.$"):

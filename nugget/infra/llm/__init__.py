@@ -119,10 +119,8 @@ def open_extractor(settings: Settings, environment: Environment, way: str | None
     if way != "offline":
         found = open_llm(settings, environment)
     if found is None and way in ("api", "generative"):
-        raise LLMUnavailable(
-            "There is no key for a model that could find knowledge.",
-            hint="Set ANTHROPIC_API_KEY, or `nugget config set extraction.with claude-code` (or openai, or offline).",
-        )
+        hint = "Set ANTHROPIC_API_KEY, or `nugget config set extraction.with claude-code` (or openai, or offline)."
+        raise LLMUnavailable("There is no key for a model that could find knowledge.", hint=hint)
     return found
 
 

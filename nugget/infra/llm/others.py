@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable
@@ -104,20 +103,15 @@ class OpenAI(Model):
     ) -> None:
         named = settings.llm_api_key_env
         super().__init__(home=home, allow=allow, secret=variables.get(named or "", "").strip())
-        try:
-            address = urlsplit(settings.llm_base_url or "")
-        except ValueError:
-            address = urlsplit("")
+        address = http_client.parts_of(settings.llm_base_url)
         if address.scheme not in ("http", "https") or not address.hostname:
-            raise LLMUnavailable(
-                "There is no address for `extraction.with: openai`.",
-                hint="For Ollama: `nugget config set llm.base_url http://localhost:11434/v1`.",
-            )
+            hint = "For Ollama: `nugget config set llm.base_url http://localhost:11434/v1`."
+            raise LLMUnavailable("There is no address for `extraction.with: openai`.", hint=hint)
         if named and not (self._secret and self._secret.isascii() and self._secret.isprintable()):
             raise LLMUnavailable(f"{named} is not set, or holds characters that no key has.", hint=f"Set {named}.")
         self._url = f"{(settings.llm_base_url or '').rstrip('/')}/chat/completions"
         self._is_openai = address.hostname.endswith(".openai.com")
-        usd, is_here = settings.llm_usd_per_million_tokens, address.hostname in ("localhost", "127.0.0.1", "::1")
+        usd, is_here = settings.llm_usd_per_million_tokens, address.hostname in http_client.THIS_MACHINE
         # A model on this machine costs nothing, others what the settings say.
         self._price = Price(0, 0) if usd is None and is_here else Price(usd, usd) if usd is not None else None
         self.name = f"The server at {address.hostname}"

@@ -304,8 +304,7 @@ def test_an_update_becomes_an_edit_of_the_file_that_is_there(llm, server):
     added = f"{BODY} Turn off body parsing in the framework for this route, or sign a canonical form."
     server.script(reply(unit(body=added, relations=[{"number": 1, "relation": "updates"}])))
     [(path, file)] = written(extract(llm, nearest=lambda query: [known]), brain=brain).items()
-    assert path == known.path
-    assert "It is a matter of bytes." in file and "sign a canonical form" in file
+    assert path == known.path and "It is a matter of bytes." in file and "sign a canonical form" in file
 
 
 LATER = datetime(2026, 3, 5, tzinfo=UTC)
@@ -377,8 +376,7 @@ def test_what_cannot_be_taken_is_dropped_with_a_reason(agent, llm, server, envir
     server.script(nuggets_reply(entry(), *bad))
     outcome = extracted(environment, llm)
     assert [one.summary for one in kept(environment)] == [entry()["summary"], "Other path of the stateless service"]
-    assert kept(environment)[1].scope.path is None
-    assert len(outcome.dropped) == 2
+    assert kept(environment)[1].scope.path is None and len(outcome.dropped) == 2
     assert "its quote is not in the session" in outcome.dropped[0]
     assert "not in the language of the session" in outcome.dropped[1]
 

@@ -128,8 +128,7 @@ def test_stop_words_go_when_other_words_remain():
 @pytest.mark.proves("TEXT-UNKNOWN")
 def test_unknown_words_are_taken_for_their_nearest_spelling_or_their_parts():
     vocabulary = ["cache", "cach", "idempot", "payment"]
-    assert nearest("idempto", vocabulary) == ["idempot"]
-    assert nearest("xyzzy", vocabulary) == []
+    assert nearest("idempto", vocabulary) == ["idempot"] and nearest("xyzzy", vocabulary) == []
     parts = compound_parts("datenbankverbindung", {"datenbank", "verbindung"}.__contains__)
     assert parts == ["datenbank", "verbindung"]
     assert compound_parts("unbekannt", set[str]().__contains__) == []

@@ -30,8 +30,7 @@ def embedder(model: str = "all-MiniLM-L6-v2", **settings: Any) -> Embedder:
 def test_the_bundled_model_gives_normalised_vectors_that_know_meaning():
     model = embedder()
     cache, dough, _, _ = list(model.embed(TEXTS))
-    assert cache.shape == (384,)
-    assert np.linalg.norm(cache) == pytest.approx(1.0, abs=1e-5)
+    assert cache.shape == (384,) and np.linalg.norm(cache) == pytest.approx(1.0, abs=1e-5)
     question = model.embed_query("when must stored copies be refreshed?")
     assert question @ cache > question @ dough + 0.2
 
