@@ -248,14 +248,14 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path):
     (home / "archive").mkdir(parents=True)
     (home / "archive/a.jsonl.gz").write_bytes(gzip.compress(f'{{"text": "{secret}"}}\n{other}\n'.encode()))
     (home / "plain.jsonl").write_text(plain := '{"a": "Here is a secret: REDACTED", "b": "2026-02-05T11:56:50.335"}\n')
-    with closing(sqlite3.connect(home / "index.db")) as connection:
+    with closing(sqlite3.connect(home / "index.db")) as connection, connection:
         connection.execute("CREATE TABLE a (text)")
         connection.executemany("INSERT INTO a VALUES (?)", [(secret,), ("Here is the secret:",), ("52ae3f06-1",)])
-        connection.commit()
-    brain.mkdir()
+    (home / "http-header").write_text("Authorization: Bearer hMw8Ar7CCEKm0b8s31AVab-5GbbNiusoLiyxaBHXAyw\n")
+    (brain / "domains/cache").mkdir(parents=True)
     git.init(brain)
-    (brain / "a.md").write_text(f"{secret}\n")
-    commit(brain, ["a.md"], "Add")
+    (brain / "domains/cache/a.md").write_text(f"{secret}\n")
+    commit(brain, ["domains/cache/a.md"], "Add")
     leaks = [*find_leaks(home, brain)]
     assert [leak["store"] for leak in leaks] == ["home", "home", "brain", "history"]
     assert {leak["kind"] for leak in leaks} == {"password"} and "Winter2026" not in repr(leaks)
