@@ -38,9 +38,9 @@ STILL_BROKEN = phrases.any_of(
     r"|\b(?:ha(?:s|ve)|did|do|does)(?:n't| not) (?:\w+ )?(?:fix|help|work|resolv|solv)\w*|\bnot (?:behaving|working)\b"
     r"|\bsame (?:error|issue|problem)\b|\b(?:immer noch|(?:funktioniert|geht) (?:\w+ )?nicht"
     r"|nicht (?:behoben|geholfen|gelöst)|toujours pas|ne marche pas)\b"
-    r"|\b(?:sigue|aún no|todavía no|все ещё|всё ещё|не работает)\b|还是|仍然|まだ"
+    r"|\b(?:sigue|aún no|todavía no|вс[её] ещё|не работает|liegt daran|i(?: just|'ve)? found)\b|还是|仍然|まだ|找到了"
 )
-"""Phrases with which a person says that the agent's fix did not help."""
+"""Phrases with which a person says that the agent's fix did not help, or that they found the cause."""
 _UNDO_CHARS, _REPORT_CHARS = 240, 600
 
 

@@ -315,8 +315,7 @@ def _reason(draft: Draft) -> str:
 
 def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
     """Return the file that a unit is about: an edited file that it names, else the only edited file."""
-    edited: dict[str, None] = {}
-    named: dict[str, None] = {}
+    edited, named = dict[str, None](), dict[str, None]()
     anchor, episode = draft.anchor, draft.anchor.episode
     if anchor.sentence.channel is Channel.REPLY and anchor.is_agreed:
         episode = next((one for one in read.episodes if one.first > episode.last), episode)  # the person's agreement

@@ -276,7 +276,7 @@ ONE_OFF = any_of(
 
 MOMENTARY = any_of(
     r"^alternatively\b|^(?:the|this|our) (?:plan|prototype) \w+s\b|(?:^|, )you (?:could|can|may|might)\b|\byour\b"
-    r"|\byou(?:'ve| have)\b|\bdein\w*\b|\bvotre\b|[你您]"
+    r"|\byou(?:'ve| have)\b|\bdein\w*\b|\bvotre\b|[你您]|^we (?:need to|should|could) (?:add|check|fix|make|try)\b"
     r"|\bthe user(?:'s)? \w+s\b|\b(?:likely|probably|possibly|perhaps|seems?|(?:might|may not) (?:be|have|need))\b"
     r"|^(?:the|this) (?:(?:test|e2e|first|last) )?(?:errors?|outputs?|logs?|screenshots?|hints?)\b[^.,]{0,40}?"
     r" (?:shows?|says?|suggests?|confirms?|means)\b|^the error is\b|\b(?:is|are|was|were|itself)"

@@ -87,8 +87,8 @@ _LINKS = any_of(
     r"\s(?:and|but|or|before|after|until|also|then|instead of|rather than|und|aber|et|mais|pour|para|pero|y)\s"
 )
 """Places at which a sentence can end early: the last pause, or else the first link."""
-_BUT = any_of(r"(?:,|\s[—–-])\s(?:but|aber|mais|pero|но)\s|，(?:但是?|而是)")
-"""The place where a concession ends and the point begins."""
+_BUT = any_of(r"(?:,|\s[—–-])\s(?:but|aber|mais|pero|но)\s(?!.*\b(?:its?|the(?:y|m|ir|se)|this)\b)|，(?:但是?|而是)")
+"""The place where a concession ends and the point begins, unless that only refers to what was conceded."""
 _NO_SENTENCE = re.compile(
     r"^[^\s\u3040-\u9fff]+$|^\S+: \S*(?:::|<)\S*$|^\W*https?://\S+$|[;{]\s*$|[\"',;)]\s*//|^(?:const|let|var|return"
     r"|import|export|def|func|class) [^.]*[=({]"
@@ -114,13 +114,14 @@ _LINES = re.compile(
 )
 _HANGS = any_of(
     r"(?:(?:(?:given|all(?: of)?) )?(?:these|those|this|that)|the (?:rest|others?|former|latter|above)|both|which"
-    r"|there(?:'s| is| are)|it|its|they|also|just|why|how|only one|(?:if|when|once|since|as) (?:it|they|this|that"
-    r"|these|those)\b|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during|under) [^,]{2,40},) (?:it|it's|this|that|they"
-    r"|these)\b|(?:o|y|ou|et|oder|und|aber|mais|pero) (?=\w)|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?|est[aeo]s?|dies\w*)\b"
-    r"|(?:use|do|make|try|find|have|want|need|keep) (?:something|anything|stuff|this|that|it))\b"
-    r"|(?:if|when|where|after|before|while|once|since|because|as|to|wenn|weil|nachdem|quand|lorsque|comme|cuando|como|aunque|если|когда)\b[^,]*$|这|那|它|これ|それ|この|その|(?:如果|因为|由于|虽然|为了"
-    r"|当)[^，]*$|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:we|always|never|must|cannot|should"
-    r"|only)\b)[^,])*(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
+    r"|there(?:'s| is| are)|it|its|they|also|just|why|how|would|could|might|only one|(?:if|when|once|since|as) (?:it"
+    r"|they|this|that|these|those)\b|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during|under) [^,]{2,40},) (?:it|it's"
+    r"|this|that|they|these)\b|(?:o|y|ou|et|oder|und|aber|mais|pero) (?=\w)|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?"
+    r"|est[aeo]s?|dies\w*)\b|(?:use|do|make|try|find|have|want|need|keep) (?:something|anything|stuff|this|that|it))\b"
+    r"|(?:if|when|where|after|before|while|once|since|because|as|to|wenn|weil|nachdem|quand|lorsque|comme|cuando|como"
+    r"|aunque|если|когда|instead of|rather than)\b[^,]*$|这|那|它|これ|それ|この|その|(?:如果|因为|由于|虽然|为了"
+    r"|当)[^，]*$|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:we|always|never|must|cannot|should|only)\b)[^,])*"
+    r"(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
 _ASKS = re.compile(r"[?？](?:\s|$)|？")
 _FLEETING = any_of(
@@ -137,7 +138,7 @@ _FLEETING = any_of(
     r"|does|way|too|instead|in|on|at|for|to|from|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)"
     r"|that (?:instead|too|way)\b|(?:do|with|for|like|of|about|after|before|than|using) (?:this|that|it)(?=$|[.,;:])"
     r"|(?:is|are|looks?) (?:done|complete|fixed|green|ready|in place|up to date|running|resolved|implemented)$)",
-    r", (?:can|could|would) you\b",
+    r", (?:can|could|would) you\b|^(?:\S+ ){2,3}(?:it|them)$|\.{3}\W?$",
 )
 """Signs of a sentence about the moment, or one that continues another."""
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\binstead of\b|\b(?:never|always|don't|do not|must)\b")
@@ -256,7 +257,7 @@ def _is_followed(kind: str | None, head: str, rest: str, whole: str) -> bool:
     if kind == "colon":
         return _NAMED.search(head) is not None or not is_statement(rest, whole)
     if kind == "named":  # a rule or a denial may hold only with what follows
-        return not any(phrases.FEATURES[one].search(head.lower()) for one in ("must", "not"))
+        return " but " not in rest and not any(phrases.FEATURES[one].search(head.lower()) for one in ("must", "not"))
     rest = rest.partition(" ")[2] if kind == "joined" else rest  # a verb alone goes on with the subject before
     return kind is None or is_statement(rest, whole)
 
