@@ -16,7 +16,9 @@ INTERRUPTED = 130
 
 
 def console() -> NoReturn:
-    """Run the `nugget` command and exit with its code."""
+    """Run the `nugget` command and exit with its code; streams that the caller has closed lead nowhere."""
+    for name in ("stdin", "stdout", "stderr"):
+        setattr(sys, name, getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
     try:
         sys.exit(main())
     except KeyboardInterrupt:  # a second Ctrl-C, or one before `main` could catch it

@@ -182,8 +182,7 @@ def duration(lasted: timedelta) -> str:
     """Return a length of time in words: `90 seconds`, `90 minutes`, `3 hours`."""
     seconds = max(0, int(lasted.total_seconds()))
     units = ((120, 1, "second"), (2 * 3600, 60, "minute"), (2 * 86_400, 3600, "hour"), (math.inf, 86_400, "day"))
-    size, noun = next((size, noun) for most, size, noun in units if seconds < most)
-    return counted(seconds // size, noun)
+    return next(counted(seconds // size, noun) for most, size, noun in units if seconds < most)
 
 
 def plain(title: str) -> str:

@@ -46,6 +46,8 @@ def modules_after(code: str, *arguments: str, stdin: str = "") -> set[str]:
 @pytest.mark.proves("CLI-EXIT", "CLI-ERRORS")
 def test_exit_codes_tell_done_and_failed_apart():
     assert nugget("--version")[::2] == (0, "")
+    closed = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'nugget', 'config'])"
+    assert nugget(code=closed) == (0, "", "")
     for command in ("status", "web"):
         assert nugget(command) == (1, "", "Error: There is no brain yet.\nRun `nugget init` to make one.\n")
 
