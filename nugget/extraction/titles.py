@@ -189,13 +189,11 @@ def point_of(text: str) -> str:
 
 def title_of(text: str, context: str = "") -> str:
     """Return a title of at most TITLE_CHARS characters for a text in its context; empty if no whole part fits."""
-    short = ""
     if _ASKS.search(text):
         return ""
-    whole = _ends(_LINES.sub("", text))
-    plain = _ends(_ASIDE.sub(r"\1", whole))
-    uncut = (whole, plain, _terse(plain))
-    for part in _shorter(whole):
+    short, whole = "", _ends(_LINES.sub("", text))
+    uncut = (whole, plain := _ends(_ASIDE.sub(r"\1", whole)), _terse(plain))
+    for part in _shorter(whole, set()):
         said = _ends(part)
         if len(said) + len(WIDE.findall(said)) < 12 or len(said) > TITLE_CHARS or _CHAT.match(said):
             continue
@@ -223,21 +221,24 @@ def opening_of(text: str, context: str) -> str:
     return ""
 
 
-def _shorter(text: str) -> Iterator[str]:
-    """Yield a sentence, then shorter forms without asides, label, trailing clauses and phrases."""
+def _shorter(text: str, tried: set[str]) -> Iterator[str]:
+    """Yield a sentence, then shorter forms without asides, label, trailing clauses and phrases, unless it was tried."""
+    if text in tried:  # a label and a concession often end at the same point
+        return
+    tried.add(text)
     plain = _ends(_ASIDE.sub(r"\1", text))
     yield from (text, plain)
     label, mark, rest, *_ = *re.split(rf"(:\s(?!{_VALUE.pattern})|：|\s[—–-]\s)", plain, maxsplit=1), "", ""
     is_told = mark[:1] not in ":：" or (is_imperative(label) and not is_imperative(rest))  # a rule, and its reason
     is_announced = not is_told or _is_label(label) or phrases.FIRST_PERSON.search(label)
     if rest and is_announced and _is_closed(label) and is_statement(rest, text):
-        yield from _shorter(_SAYS.sub("", LEAD_INS.sub("", rest)))
+        yield from _shorter(_SAYS.sub("", LEAD_INS.sub("", rest)), tried)
     told, point, *_ = *_BUT.split(plain, maxsplit=1), ""
     if len(point) + len(WIDE.findall(point)) > 30 and _is_closed(told) and not is_imperative(told):
-        yield from _shorter(point)
+        yield from _shorter(point, tried)
     yield _terse(plain)
     if (main := _LEADING.sub("", plain)) != plain:
-        yield from _shorter(main)
+        yield from _shorter(main, tried)
     for breaks in _CLAUSES:
         for end in reversed([*breaks.finditer(plain, 0, 2 * TITLE_CHARS)]):
             head = _ends(plain[: end.start(end.lastgroup or 0)])

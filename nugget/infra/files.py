@@ -44,10 +44,9 @@ class OutOfTime(BaseException):
 def private_folder(path: StrPath) -> None:
     """Make a folder and its missing parents, which only their owner can enter."""
     path = os.fspath(path)
-    if os.path.isdir(path):
+    if not path or os.path.isdir(path):
         return
-    parent = os.path.dirname(path)
-    if parent and parent != path:
+    if (parent := os.path.dirname(path)) != path:
         private_folder(parent)
     try:
         os.mkdir(path, _FOLDER_MODE)
@@ -68,7 +67,7 @@ def private_file(path: StrPath) -> None:
 
 def open_private(path: StrPath, mode: str) -> IO[Any]:
     """Open one of Nugget's private files as `open` does, in UTF-8 unless `mode` is binary; its folder is made first."""
-    private_folder(os.path.dirname(path) or ".")
+    private_folder(os.path.dirname(path))
     text = {} if "b" in mode else {"encoding": "utf-8", "errors": "replace"}
     return open(path, mode, opener=_open, **text)  # type: ignore[call-overload,no-any-return]
 
@@ -121,7 +120,7 @@ def try_lock(path: StrPath, *, wait: bool = False) -> int | None:
 
     The kernel drops the lock when its last holder dies, so a lock is never stale.
     """
-    private_folder(os.path.dirname(path) or ".")
+    private_folder(os.path.dirname(path))
     descriptor = _open(path, os.O_RDWR)
     try:
         system.lock(descriptor, wait=wait)

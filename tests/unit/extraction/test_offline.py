@@ -247,9 +247,8 @@ def test_thanks_for_an_answer_accept_no_offer():
 def test_an_accepted_offer_is_a_decision_about_the_file_that_was_changed_for_it():
     offer = said("I recommend Postgres for the job queue, because Redis loses jobs when it restarts.")
     (proposal,) = extract(prompt("where?"), offer, prompt("ok do that"), edited("/home/robin/src/shop/jobs/queue.py"))
-    assert proposal.reason == "The agent offered it and you agreed"
-    assert proposal.unit.type is DECISION and "Postgres" in proposal.unit.title
-    assert proposal.unit.scope is not None and proposal.unit.scope.path == "jobs/queue.py"
+    assert proposal.reason == "The agent offered it and you agreed" and "Postgres" in proposal.unit.title
+    assert (proposal.unit.type, proposal.unit.scope and proposal.unit.scope.path) == (DECISION, "jobs/queue.py")
 
 
 @pytest.mark.proves("EXT-TITLE")
@@ -267,6 +266,7 @@ def test_an_accepted_offer_is_a_decision_about_the_file_that_was_changed_for_it(
         ("Move the keys to `vault/`, but don't copy any of the old ones into it - they were all leaked to a public log",
          "Move the keys to `vault/`, but don't copy any of the old ones into it"),
         ("`pip install -e .` 命令的作用是什么? 如何理解", ""),
+        ("I see the cache is slow" + ": we see the cache is slow for it, but I see this" * 20, ""),
         ("Always run `make db (test, dev)` before the suite because it fails otherwise on the shared database",
          "Always run `make db (test, dev)` before the suite"),
         ("Never set `timeout = 30 because of X` in the production settings unless the gateway team agreed before", ""),
