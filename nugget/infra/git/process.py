@@ -113,10 +113,10 @@ def run(
     lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     marked = [line for line in lines if line.startswith(("fatal:", "error:"))]
     reason = (marked or lines or [f"exit code {done.returncode}"])[0].removeprefix("fatal: ").removeprefix("error: ")
-    trust = "The folder belongs to another user; `git config --global --add safe.directory <folder>` trusts it."
     if b"not a git repository" in done.stderr:
         raise GitError(f"{repo} is not in a git repository.")
-    raise GitError(f"git {args[0]} failed in {repo}: {reason}", hint=trust if b"dubious" in done.stderr else None)
+    trust = "The folder belongs to another user; `git config --global --add safe.directory <folder>` trusts it."
+    raise GitError(f"git {args[0]} failed in {repo}: {reason}", hint=trust if b"dubious own" in done.stderr else None)
 
 
 def start(
