@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MIGRATIONS = (
     ["schema"], ["units_by_type"], ["vectors_in_line"], ["emptied", "packed_postings"], ["emptied", "half_vectors"],
+    ["emptied", "careful_graphs"],
 )  # fmt: skip
 """The scripts of each step of the schema; its version is the number of steps taken."""
 SERVICE = "nugget_service"
@@ -39,9 +40,9 @@ PATIENCE_S = 5
 """Longest wait of a question for a connection or for a reply, in seconds."""
 MOST_CONNECTIONS = 8
 _MIGRATING = 0x6E756767
-_HNSW = {"hnsw.ef_search": "200", "hnsw.iterative_scan": "relaxed_order"}
 # One plan serves every question: statements name the space as text, so that its partition and graph are known.
-_SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off", **_HNSW}
+_SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
+_SETTINGS["hnsw.iterative_scan"] = "relaxed_order"
 
 _opening = threading.Lock()
 _pools: dict[str, ConnectionPool[Any]] = {}
@@ -178,8 +179,7 @@ def migrate(url: str) -> tuple[int, int]:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
         is_new = one_value(connection, "SELECT to_regprocedure('nugget.schema_version()')") is None
         before = 0 if is_new else int(one_value(connection, "SELECT nugget.schema_version()"))
-        if before > len(MIGRATIONS):
-            check_version(before)
+        check_version(max(before, len(MIGRATIONS)))
         for script in (name for step in MIGRATIONS[before:] for name in step):
             connection.execute(Path(__file__).with_name(f"{script}.sql").read_text("utf-8"))
         version = f"nugget.schema_version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT {len(MIGRATIONS)}'"
@@ -283,8 +283,7 @@ class Transactions:
         with self.reading() as now:
             if now.state is None:
                 self._trip()
-            assert now.state is not None
-            return now.state
+            return now.state or ()
 
     def _known(self, name: str, keys: Iterable[Any], fetch: Callable[[list[Any]], Mapping[Any, Any]]) -> dict[Any, Any]:
         """Return the values of these keys, fetching those not yet read in this transaction."""

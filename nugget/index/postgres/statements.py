@@ -12,11 +12,12 @@ from nugget.models import Filter
 
 _NUMBERS = """
     LEFT JOIN LATERAL (
-        SELECT coalesce(sum(docs), 0)::int, coalesce(sum(tokens), 0)::int8, (
+        SELECT coalesce(sum(docs), 0)::int AS docs, coalesce(sum(tokens), 0)::int8, (
             SELECT array_send(array_agg(key)) FROM nugget.dead WHERE space = %(space)s AND kind = {0})
         FROM nugget.segments WHERE space = %(space)s AND kind = {0}) AS numbers{0} ON true"""
 STATE = f"""
-    SELECT nugget.schema_version(), s.model, s.dimensions, numbers{CHUNKS}.*, numbers{UNITS}.*
+    SELECT nugget.schema_version(), s.model, s.dimensions, numbers{CHUNKS}.*, numbers{UNITS}.*,
+        set_config('hnsw.ef_search', greatest(200, least(1000, numbers{CHUNKS}.docs / 400))::text, true)
     FROM (SELECT 1) AS one LEFT JOIN nugget.spaces s ON s.space = %(space)s
     {_NUMBERS.format(CHUNKS)} {_NUMBERS.format(UNITS)}"""
 """The schema, the model and dimensions of a space; of its chunks and units the number, all terms, and the dead ones."""
