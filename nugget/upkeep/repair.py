@@ -29,7 +29,7 @@ _GIT_TAKES_S = 60.0
 """The age from which a lock of git is stale."""
 _UNKNOWN_TAKES_S = 3600.0
 """The age from which a temporary file is stale even if its process seems to run."""
-_NOT_STORES = frozenset({"models", "cache", ".git", "brains.jsonl", "http-header", "run"})
+_NOT_STORES = frozenset({"models", "cache", "brains.jsonl", "http-header", "run"})
 """Not searched for secrets: ids of brains look like keys, and the keys of our own servers are to stay as they are."""
 _DATABASE = b"SQLite format 3\0"
 _PACKED = b"\x1f\x8b"
@@ -170,11 +170,11 @@ def _cleaned(text: str, known: Sequence[str], allow: Sequence[re.Pattern[str]]) 
 
 
 def _stored_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a store, except those of `_NOT_STORES` and of databases and locks."""
+    """Yield the files of a store, except `_NOT_STORES`, the files of git, those beside databases, and locks."""
     for file in sorted(folder.rglob("*")):
-        parts = file.relative_to(folder).parts
-        side_file = file.name.endswith(("-wal", "-shm", "-journal", ".lock"))
-        if not {parts[0], parts[-1]} & _NOT_STORES and not side_file and file.is_file() and not file.is_symlink():
+        inside = file.relative_to(folder).parts
+        is_other = ".git" in inside or file.name.endswith(("-wal", "-shm", "-journal", ".lock"))
+        if not (is_other or {inside[0], inside[-1]} & _NOT_STORES) and file.is_file() and not file.is_symlink():
             yield file
 
 

@@ -245,21 +245,21 @@ def test_a_commit_by_hand_cannot_undo_what_was_killed_half_way(half_moved):
 def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path):
     home, brain = tmp_path / "home", tmp_path / "brain"
     secret, other = "DB_PASSWORD=Winter2026!x", "correct horse is mine"
-    (home / "archive").mkdir(parents=True)
+    for folder in (home / "archive", home / "brain/.git", brain / "domains/cache"):
+        folder.mkdir(parents=True)
     (home / "archive/a.jsonl.gz").write_bytes(gzip.compress(f'{{"text": "{secret}"}}\n{other}\n'.encode()))
     (home / "plain.jsonl").write_text(plain := '{"a": "Here is a secret: REDACTED", "b": "2026-02-05T11:56:50.335"}\n')
     with closing(sqlite3.connect(home / "index.db")) as connection, connection:
         connection.execute("CREATE TABLE a (text)")
         connection.executemany("INSERT INTO a VALUES (?)", [(secret,), ("Here is the secret:",), ("52ae3f06-1",)])
-    (home / "http-header").write_text("Authorization: Bearer hMw8Ar7CCEKm0b8s31AVab-5GbbNiusoLiyxaBHXAyw\n")
-    (brain / "domains/cache").mkdir(parents=True)
+    for name in ("http-header", "brain/.git/config"):
+        (home / name).write_text("Authorization: Bearer hMw8Ar7CCEKm0b8s31AVab-5GbbNiusoLiyxaBHXAyw\n")
     git.init(brain)
     (brain / "domains/cache/a.md").write_text(f"{secret}\n")
     commit(brain, ["domains/cache/a.md"], "Add")
     leaks = [*find_leaks(home, brain)]
     assert [leak["store"] for leak in leaks] == ["home", "home", "brain", "history"]
     assert {leak["kind"] for leak in leaks} == {"password"} and "Winter2026" not in repr(leaks)
-    files.private_folder(home / "queue")
     with files.locked(home / "queue/worker.lock"), pytest.raises(NuggetError, match="A worker captures"):
         scrub(home, brain, [other])
     (brain / f"use-{other.replace(' ', '-')}.md").write_text(other)
