@@ -266,7 +266,7 @@ def test_an_accepted_offer_is_a_decision_about_the_file_that_was_changed_for_it(
         ("Move the keys to `vault/`, but don't copy any of the old ones into it - they were all leaked to a public log",
          "Move the keys to `vault/`, but don't copy any of the old ones into it"),
         ("`pip install -e .` 命令的作用是什么? 如何理解", ""),
-        ("I see the cache is slow" + ": we see the cache is slow for it, but I see this" * 20, ""),
+        ("I see the cache is slow" + ": we see the cache is slow for us, but I see what is done" * 20, ""),
         ("Always run `make db (test, dev)` before the suite because it fails otherwise on the shared database",
          "Always run `make db (test, dev)` before the suite"),
         ("Never set `timeout = 30 because of X` in the production settings unless the gateway team agreed before", ""),
