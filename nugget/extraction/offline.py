@@ -131,7 +131,7 @@ def explain(session: Session) -> tuple[str, ...]:
         fate = "proposed" if id(draft) in kept else fate
         cues = [name for name in phrases.FEATURES if draft.anchor.features.get(name)]
         told = ", ".join([draft.anchor.sentence.channel, draft.anchor.episode.turn, *cues[:4]])
-        lines.append(f"{draft.confidence:.2f} {draft.kind} ({told}) {draft.title}: {fate}")
+        lines.append(f"{draft.confidence:.2f} {draft.kind} ({told}) {with_purpose(draft, read).title}: {fate}")
     return tuple(lines)
 
 

@@ -15,7 +15,7 @@ BUDGETS = {
     "lines": 42_402,
     "lines of a file": 388,
     "classes": 212,
-    "re.compile": 130,
+    "re.compile": 127,
     "lines of tests": 19_912,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
