@@ -74,7 +74,7 @@ PROMISES = {
     "CLI-LINT": "lint names file, line and reason, and fails on errors only",
     "CLI-INIT": "init makes a brain, makes it the default, and can be run again",
     "CLI-CAPTURE": "a transcript becomes a proposal, once, and what is accepted of it is found",
-    "UNDO": "`nugget log` lists what was accepted, added and moved; `nugget undo` undoes the last by a commit",
+    "UNDO": "`nugget log` lists what was accepted, added and moved; `nugget undo` undoes and proposes again the last",
     "PAUSE": "what ends while `nugget pause` holds is not captured, later either, unless it is asked for",
     "ERASE": "`nugget erase` takes a session out of every store, and it is not read again",
     "BACKUP": "`nugget backup` and `restore` bring back what cannot be derived; a hostile archive changes nothing",

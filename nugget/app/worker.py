@@ -91,7 +91,8 @@ def work(
     held = lock if lock is not None else files.try_lock(folder / "worker.lock")
     if held is None:
         raise NuggetError("A capture worker is already running.", hint="`nugget status` shows how far it is.")
-    files.sign(held, os.getpid())
+    if lock is None:
+        files.sign(held, os.getpid())
     found, now = 0, datetime.now(UTC)
     try:
         queue.recover(home, now=now)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -47,16 +48,10 @@ _LOOKED_AT = 1000
 
 
 def add(
-    brain: Brain,
-    text: str,
-    *,
-    type: str = KnowledgeType.PATTERN,
-    domain: str = "general",
-    tags: Sequence[str] = (),
-    title: str | None = None,
-    confidence: float = 0.8,
+    brain: Brain, text: str, *, type: str = KnowledgeType.PATTERN, domain: str = "general", tags: Sequence[str] = (),
+    title: str | None = None, confidence: float = 0.8,
     report: Callable[[Mapping[str, int]], None] = lambda counts: None,
-) -> tuple[str, str]:
+) -> tuple[str, str]:  # fmt: skip
     """Commit a text as a new unit; return its id and path. `report` receives the counts of redacted kinds."""
     path, counts = filing.add_unit(
         brain.path, f"# {' '.join(title.split())}\n\n{text}" if title else text, type=type, domain=domain, tags=tags,
@@ -149,14 +144,9 @@ def proposal_diff(brain: Brain, shown: review.ProposalBranch) -> str:
 
 
 def decide(
-    brain: Brain,
-    name: str | None = None,
-    *,
-    expect_sha: str | None = None,
-    accept: Sequence[str] | None = (),
-    reject: Sequence[str] | None = (),
-    edits: Mapping[str, str] | None = None,
-) -> review.Decided:
+    brain: Brain, name: str | None = None, *, expect_sha: str | None = None, accept: Sequence[str] | None = (),
+    reject: Sequence[str] | None = (), edits: Mapping[str, str] | None = None,
+) -> review.Decided:  # fmt: skip
     """Accept, edit and reject units of a proposal at once, and push; merge its pull request if it has one.
 
     Units are named by id or path; None means all. `edits` are new texts of accepted units, which are redacted. Raises
@@ -293,7 +283,8 @@ def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
 def undo(brain: Brain, commit: str | None = None) -> BrainChange:
     """Undo the change of a commit, by default the last change that is not undone, in a new commit; return the change.
 
-    Raises NuggetError without such a change, ConflictError if its lines changed since or a file has uncommitted work.
+    What was accepted waits for review again. Raises NuggetError without such a change, ConflictError if its lines
+    changed since or a file has uncommitted work.
     """
     with git.only_writer(brain.path):
         branch, tip = git.ready_branch(brain.path)
@@ -302,9 +293,11 @@ def undo(brain: Brain, commit: str | None = None) -> BrainChange:
         if last is None:
             raise NuggetError("There is nothing to undo.", hint="`nugget log` lists what was changed here.")
         restored: dict[str, bytes | None] = {}
+        undone: dict[str, bytes | None] = {}
         for change in git.changes(brain.path, last.before, last.commit):
             sides = (f"{tip}:{change.path}", f"{last.commit}:{change.path}", f"{last.before}:{change.path}")
             ours, after, before = git.read_objects(brain.path, sides)
+            undone[change.path] = ours
             try:
                 restored[change.path] = review.merge_sides(change.path, ours, after, before)
             except ConflictError as error:
@@ -313,6 +306,21 @@ def undo(brain: Brain, commit: str | None = None) -> BrainChange:
                     hint=f"`git revert {last.commit[:10]}` in the brain lets you settle it.",
                 ) from error
         message = f"Undo: {last.title}\n\n{_UNDOES}: {last.commit}\n"
-        git.commit_change(brain.path, restored, message, branch=branch, expect_head=tip)
+        commit = git.commit_change(brain.path, restored, message, branch=branch, expect_head=tip)
+        if commit and last.kind == "accepted":
+            _propose_again(brain.path, last, undone, base=commit)
     make_current(brain)
     return last
+
+
+def _propose_again(brain: Path, accepted: BrainChange, files: Mapping[str, bytes | None], *, base: str) -> None:
+    """Add what was accepted to the rest of its proposal, or propose it on a branch that no server has settled."""
+    name, now = accepted.title.rpartition(" of ")[2], datetime.now(UTC)
+    if rest := next((one for one in review.proposals(brain) if one.branch == name), None):
+        whole = {**{file.path: file.theirs for file in rest.files}, **files}
+        sha = git.commit_files(brain, files=whole, message=rest.message, parents=[base], now=now)
+        git.move_branch(brain, name, sha, expect=rest.sha)
+        return
+    told = git.run(brain, "log", "-1", "--format=%B", accepted.commit).decode("utf-8", "replace")
+    told = re.sub(r"^Accepted from .*:\n(?:- .*\n)+\n?", "", told, flags=re.MULTILINE)
+    git.create_branch(brain, f"{name}-{base[:7]}", files=files, message=told, now=now, base=base)

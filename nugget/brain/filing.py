@@ -51,16 +51,9 @@ _File = tuple[str, bytes, Unit]
 
 
 def add_unit(
-    brain: Path,
-    text: str,
-    *,
-    type: str,
-    domain: str,
-    tags: Sequence[str] = (),
-    confidence: float = 0.8,
-    now: datetime,
-    allow: Sequence[re.Pattern[str]] = (),
-) -> tuple[str, Mapping[str, int]]:
+    brain: Path, text: str, *, type: str, domain: str, tags: Sequence[str] = (), confidence: float = 0.8,
+    now: datetime, allow: Sequence[re.Pattern[str]] = (),
+) -> tuple[str, Mapping[str, int]]:  # fmt: skip
     """File a text as a new unit, commit it, and return its path and the counts of the kinds that were redacted.
 
     `allow` lists what is not redacted (`redaction.allow_list`). A text with frontmatter is taken as a finished

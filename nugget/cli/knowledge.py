@@ -115,10 +115,11 @@ def show_log(
 
 @commands.command()
 def undo(as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """Undo the last change that `nugget log` lists, by a new commit."""
+    """Undo the last change that `nugget log` lists, by a new commit; what was accepted waits for review again."""
     with open_brain(brain) as opened:
         last = opened.undo()
-    show(fields(last, "kind", "title", "commit") if as_json else None, f"Undone: {last.title}.")
+    told = f"Undone: {last.title}.{' It waits for review again.' if last.kind == 'accepted' else ''}"
+    show(fields(last, "kind", "title", "commit") if as_json else None, told)
 
 
 @commands.command()

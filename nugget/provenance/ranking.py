@@ -53,15 +53,10 @@ Reviewed = tuple[Unit, float | None, StaleReason | None]
 
 
 def why(
-    query: Query,
-    place: Location,
-    notes: Sequence[str] = (),
-    *,
-    now: datetime,
-    cosines: Mapping[str, float] = MappingProxyType({}),
-    symbol_words: Sequence[str] = (),
+    query: Query, place: Location, notes: Sequence[str] = (), *, now: datetime,
+    cosines: Mapping[str, float] = MappingProxyType({}), symbol_words: Sequence[str] = (),
     reviewed: Sequence[Reviewed] = (),
-) -> NuggetBundle:
+) -> NuggetBundle:  # fmt: skip
     """Answer a question about code, at a place that was located with `notes`.
 
     `cosines` are those of the nuggets near the question in meaning, by id. `symbol_words` are other names that make a

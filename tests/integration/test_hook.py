@@ -143,9 +143,7 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
         session = write_transcript(transcript, [(f"Repair what I reported. Never {rule}.", "Done, all checks pass.")])
         files.queue_job(home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
     command = [sys.executable, "-P", "-m", "nugget.app.worker"]
-    environment = around(
-        HOME=str(tmp_path), NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain), NUGGET_EMBEDDING_MODEL="none"
-    )
+    environment = variables(tmp_path, NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain))
     workers = [subprocess.Popen(command, env=environment) for _ in range(3)]
     assert [worker.wait(timeout=600) for worker in workers] == [0, 0, 0]
     wait_for(lambda: not queue.jobs(home, "pending") and not queue.is_working(home))

@@ -54,6 +54,20 @@ def test_undo_keeps_what_changed_since_and_refuses_where_it_cannot(nugget, words
     assert "More by hand." in file.read_text()
 
 
+@pytest.mark.proves("UNDO")
+def test_what_was_accepted_waits_for_review_again(nugget, words, tmp_path):
+    for name in ("keys", "locks"):
+        text = f"# Use {name}\n\nAlways use {name} for payments, because customers pay twice without them.\n"
+        (tmp_path / f"{name}.md").write_text(text)
+    assert nugget("import", str(tmp_path)).code == 0
+    both = {file["id"] for file in nugget("review", "show", "--json").json["files"]}
+    for units in (["--unit", min(both)], []):
+        assert nugget("review", "accept", *units).code == 0
+        assert nugget("undo").out.endswith("It waits for review again.\n")
+        assert {file["id"] for file in nugget("review", "show", "--json").json["files"]} == both
+    assert nugget("review", "accept").code == 0 and nugget("get", min(both)).code == 0
+
+
 def conversation(home: Path, name: str) -> Path:
     file = home / ".claude" / "projects" / "-srv-shop" / f"{name}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
