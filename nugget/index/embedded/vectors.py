@@ -37,7 +37,7 @@ PROGRESS = "progress.json"
 """In the folder of the vector cache while vectors are made: `done` of `total` units since `started`, as of `at`."""
 _FORGOTTEN_AFTER_S = 120.0
 _UNITS_A_BATCH = 16
-_CHOSEN, _OF_CHUNKS = 6, 60_000
+_CHOSEN, _OF_CHUNKS = 6, 55_000
 """Chunks measured exactly per result: a number, or a fraction of all, which finds .98 of a million's best 50."""
 _COMPARED = 5
 """Chunks whose signs are multiplied with the query, for each one measured exactly."""
