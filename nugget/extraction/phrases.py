@@ -290,7 +290,7 @@ REPORTS = any_of(
     r"(?:^|\s)[\w./-]+:[\w./-]+: |\b(?-i:[A-Z]\w+(?:Error|Exception)|Error: |P\d{4}:)|\bstatus of [45]\d\d\b"
     r"|\bfind out (?:what|why|how)\b|\bstill (?:seems|shows|says)\b|\bused to work\b|\bfail(?:s|ed)? with\b"
     r"|\bnothing (?:happens|shows|changed)\b|(?<!\bwe )(?<!\byou )(?<!\bi )\b(?:do|did|does)(?:n't| not) (?:appear"
-    r"|compile|connect|display|load|render|respond|scroll|show|start|work)\b"
+    r"|compile|connect|display|load|render|respond|scroll|show|start|work)\b|\b(?:refused|rejected) with [\"“`']"
 )
 """Signs that a person pastes output or reports a failure."""
 ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with|helpers?|to (?:fix|update))\b")

@@ -229,6 +229,7 @@ def test_a_question_outlives_a_restart_and_says_so_in_the_middle_of_one(team, te
         team.unit_ids()
     assert ask(team) == before
     pool = pool_of(team_database)
+    wait_for(lambda: (stats := pool.get_stats())["pool_available"] == stats["pool_size"])  # and none is being opened
     returned, pool.timeout, pool.kwargs["host"] = pool.get_stats()["returns_bad"], 0.5, "/nowhere"
     kill(team_database)
     with pytest.raises(IndexBusy, match="no free connection"):
