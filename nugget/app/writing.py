@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 Places = Sequence[tuple[str, int]]
 """Files, each with a line number."""
-_VERBS = {
-    "Accept": "accepted", "Add": "added", "Edit": "edited", "Forget": "forgotten", "Move": "moved", "File": "moved",
-}  # fmt: skip
+_DID = {"Accept": "accepted", "Add": "added", "Edit": "edited", "Forget": "forgotten", "Move": "moved", "File": "moved"}
 _UNDOES = "Nugget-Undoes"
 _LOOKED_AT = 1000
 """Number of reflog entries to read."""
@@ -272,7 +270,7 @@ def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
     found = []
     for (sha, subject, seconds, _), older in pairwise(entries):
         title = subject.removeprefix("nugget: ")
-        kind = "undone" if title.startswith("Undo: ") else _VERBS.get(title.partition(" ")[0].capitalize())
+        kind = "undone" if title.startswith("Undo: ") else _DID.get(title.partition(" ")[0].capitalize())
         if title != subject and kind and sha in held:
             made = datetime.fromtimestamp(int(seconds), UTC)
             found.append(BrainChange(kind=kind, title=title, time=made, before=older[0], commit=sha,

@@ -73,9 +73,10 @@ _CLAUSES = (
         r"|la|les|on|il|elle|nous|chaque|el|los|las|ya|se|nos)\b)|,\s(?:sodass|aber|donc|mais|pues|pero|así que|lo que"
         r"|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
     ),
+    any_of(r"\b(?:instead of|rather than) (?:the |an? )?[\w`.-]+(?P<named>\s)(?:that|which|where|when|before|after)\s"),
     any_of(
         r"(?:`[^`]+`|\w*[a-z0-9_](?-i:[A-Z_./=])\w[\w./=-]*(?:\(\))?|\d)(?: [a-z]+(?= that\b))?(?P<named>\s)"
-        r"(?:that|instead of|rather than|by|for|via|with|using|from|on|at|in|across|under|until|before|after|while)\s"
+        r"(?:that|by|for|via|with|using|from|on|at|in|across|under|until|before|after|while)\s"
     ),
 )
 """The ends of whole parts of a sentence: after a full stop, a dash or colon, or before a conjunction."""
