@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -290,8 +290,7 @@ def undo(brain: Brain, commit: str | None = None) -> BrainChange:
         last = next((one for one in undoable if commit in (None, one.commit)), None)
         if last is None:
             raise NuggetError("There is nothing to undo.", hint="`nugget log` lists what was changed here.")
-        restored: dict[str, bytes | None] = {}
-        undone: dict[str, bytes | None] = {}
+        restored, undone = dict[str, bytes | None](), dict[str, bytes | None]()
         for change in git.changes(brain.path, last.before, last.commit):
             sides = (f"{tip}:{change.path}", f"{last.commit}:{change.path}", f"{last.before}:{change.path}")
             ours, after, before = git.read_objects(brain.path, sides)
@@ -304,21 +303,8 @@ def undo(brain: Brain, commit: str | None = None) -> BrainChange:
                     hint=f"`git revert {last.commit[:10]}` in the brain lets you settle it.",
                 ) from error
         message = f"Undo: {last.title}\n\n{_UNDOES}: {last.commit}\n"
-        commit = git.commit_change(brain.path, restored, message, branch=branch, expect_head=tip)
-        if commit and last.kind == "accepted":
-            _propose_again(brain.path, last, undone, base=commit)
+        again = partial(review.proposed_again, brain.path, last.title.rpartition(" of ")[2], last.commit, undone)
+        beside = again if last.kind == "accepted" else None
+        git.commit_change(brain.path, restored, message, branch=branch, expect_head=tip, beside=beside)
     make_current(brain)
     return last
-
-
-def _propose_again(brain: Path, accepted: BrainChange, files: Mapping[str, bytes | None], *, base: str) -> None:
-    """Add what was accepted to the rest of its proposal, or propose it on a branch that no server has settled."""
-    name, now = accepted.title.rpartition(" of ")[2], datetime.now(UTC)
-    if rest := next((one for one in review.proposals(brain) if one.branch == name), None):
-        whole = {**{file.path: file.theirs for file in rest.files}, **files}
-        sha = git.commit_files(brain, files=whole, message=rest.message, parents=[base], now=now)
-        git.move_branch(brain, name, sha, expect=rest.sha)
-        return
-    told = git.run(brain, "log", "-1", "--format=%B", accepted.commit).decode("utf-8", "replace")
-    told = re.sub(r"^Accepted from .*:\n(?:- .*\n)+\n?", "", told, flags=re.MULTILINE)
-    git.create_branch(brain, f"{name}-{base[:7]}", files=files, message=told, now=now, base=base)

@@ -187,7 +187,8 @@ def _bring_main(run: _Run, tip: tuple[str, str] | None, *, replay: bool, push: b
     there = tip[1] if tip else None
     new = _united(run, branch, here, there, may_replay=replay or is_unpushed) if there else here
     if new != here:
-        git.move_checkout(brain, branch, new, expect=here, message=f"pull {name}/{branch}")
+        moved = git.RefChange(ref=f"refs/heads/{branch}", new=new, expect=here)
+        git.change_refs(brain, [moved], message=f"pull {name}/{branch}", checkout=True)
     if (is_unpushed or push) and run.may_push and new != there:
         _push_main(run, branch, new)
     elif is_unpushed and waits:

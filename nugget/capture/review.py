@@ -6,6 +6,7 @@ the same files stops it before anything changes, and all other files of the user
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -341,6 +342,24 @@ def _remainder(
     base = (git.resolve(brain, tip) if all(file.ours == file.base for file in rest) else None) or proposal.base
     sha = git.commit_files(brain, files=contents, message=message, parents=[base], now=now)
     return git.RefChange(ref=ref, new=sha, expect=proposal.sha)
+
+
+def proposed_again(
+    brain: Path, branch: str, accepted: str, files: Mapping[str, bytes | None], base: str
+) -> git.RefChange:
+    """Return the change that adds files of an accepting commit to the rest of their proposal, on `base`.
+
+    Without a rest they get a branch of their own, since the first may be settled on the server.
+    """
+    if rest := next((one for one in proposals(brain) if one.branch == branch), None):
+        git.refuse_checked_out(brain, branch)
+        message, files = rest.message, {file.path: file.theirs for file in rest.files} | dict(files)
+    else:
+        branch = f"{branch}-{base[:7]}"
+        message = git.run(brain, "log", "-1", "--format=%B", accepted).decode("utf-8", "replace")
+        message = re.sub(r"^Accepted from .*:\n(?:- .*\n)+\n?", "", message, flags=re.MULTILINE)
+    sha = git.commit_files(brain, files=files, message=message, parents=[base])
+    return git.RefChange(ref=f"refs/heads/{branch}", new=sha, expect=rest.sha if rest else None)
 
 
 def _rejection_line(file: ProposedFile, brain: str, branch: str) -> dict[str, Any]:

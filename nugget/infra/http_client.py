@@ -17,7 +17,7 @@ THIS_MACHINE = "localhost", "127.0.0.1", "::1"
 
 
 def parts_of(url: str | None) -> SplitResult:
-    """Return the parts of an address; empty ones for what is none."""
+    """Return the parts of an address, all of them empty if it cannot be parsed."""
     try:
         return urlsplit(url or "")
     except ValueError:  # a bracket without its other half

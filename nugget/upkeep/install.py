@@ -101,15 +101,9 @@ def clients(environment: Environment, command: Path) -> dict[str, Client]:
 
 
 def plan_install(
-    scope: SettingsScope,
-    environment: Environment,
-    *,
-    command: Path,
-    cwd: Path,
-    brief: bool | None = None,
-    recall: bool | None = None,
-    notes: bool | None = None,
-) -> list[FileChange]:
+    scope: SettingsScope, environment: Environment, *, command: Path, cwd: Path, brief: bool | None = None,
+    recall: bool | None = None, notes: bool | None = None,
+) -> list[FileChange]:  # fmt: skip
     """Return the changes that make Claude Code capture sessions with `command` and ask its MCP server.
 
     `brief` and `recall` say whether text is added at a session's start and at each prompt; None keeps the choice,

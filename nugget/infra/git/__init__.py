@@ -24,7 +24,6 @@ from nugget.infra.git.writing import (
     init,
     merge_files,
     move_branch,
-    move_checkout,
     ready_branch,
     refuse_checked_out,
     require_commit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -41,12 +41,13 @@ def ready_branch(repo: Path) -> tuple[str, str]:
 
 def commit_change(
     repo: Path, files: Mapping[str, bytes | None], message: str, *, branch: str, expect_head: str | None,
-    now: datetime | None = None,
+    now: datetime | None = None, beside: Callable[[str], RefChange] | None = None,
 ) -> str | None:  # fmt: skip
     """Commit these contents (None: deleted) on the checked-out branch; None if nothing would change.
 
-    Raises ConflictError if `branch` is no longer at `expect_head`, or one of the files has uncommitted work. The
-    user's other work stays as it is, staged or not.
+    The change of another branch that `beside` returns for the commit is made in the same step. The user's other work
+    stays as it is, staged or not. Raises ConflictError if `branch` is no longer at `expect_head`, or one of the files
+    has uncommitted work.
     """
     held = git.read_objects(repo, [f"{expect_head}:{path}" for path in files]) if expect_head else [None] * len(files)
     changed = {path: content for (path, content), old in zip(files.items(), held, strict=True) if content != old}
@@ -60,13 +61,9 @@ def commit_change(
     with only_writer(repo):
         parents = [expect_head] if expect_head else []
         sha = commit_files(repo, files=changed, message=message, parents=parents, now=now)
-        move_checkout(repo, branch, sha, expect=expect_head, message=message)
+        refs = [RefChange(ref=f"refs/heads/{branch}", new=sha, expect=expect_head), *([beside(sha)] if beside else [])]
+        change_refs(repo, refs, message=message, checkout=True)
     return sha
-
-
-def move_checkout(repo: Path, branch: str, sha: str, *, expect: str | None, message: str) -> None:
-    """Move the checked-out branch and its files from `expect` to `sha`, a descendant."""
-    change_refs(repo, [RefChange(ref=f"refs/heads/{branch}", new=sha, expect=expect)], message=message, checkout=True)
 
 
 def create_branch(
