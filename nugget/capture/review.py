@@ -257,6 +257,8 @@ def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str])
                                   problems=parsed.problems))  # fmt: skip
     if is_digest(branch.name):
         title, body = digest_text([(file.unit, file.status) for file in files if file.unit])
+    places = {path: place for place, path in enumerate(reasons_in(body))}  # the most trusted first; git sorts by path
+    files.sort(key=lambda file: places.get(file.path, len(places)))
     return ProposalBranch(
         branch=branch.name, sha=branch.sha, base=base, made=branch.committed, message=branch.message,
         title=title, body=body, trailers=trailers, files=tuple(files),
@@ -368,8 +370,5 @@ def _rejection_line(file: ProposedFile, brain: str, branch: str) -> dict[str, An
     if file.unit is None:
         return line | {"body": ledger.text_key(file.after or "")}
     before = knowledge.parse_bytes(file.base, path=file.path).unit if file.base is not None else None
-    fresh = [evidence.quote for evidence in file.unit.evidence if before is None or evidence not in before.evidence]
-    return line | {
-        "id": "" if before else file.unit.id, "body": ledger.text_key(file.unit.body),
-        "quotes": list(map(ledger.text_key, fresh)),
-    }  # fmt: skip
+    quotes = [ledger.text_key(one.quote) for one in file.unit.evidence if before is None or one not in before.evidence]
+    return line | {"id": "" if before else file.unit.id, "body": ledger.text_key(file.unit.body), "quotes": quotes}

@@ -108,16 +108,16 @@ def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(brain, hom
 
 @pytest.mark.proves("REVIEW-DECIDE", "REVIEW-PARTIAL")
 def test_one_decision_is_one_commit_and_needs_the_commit_that_was_looked_at(brain, home):
-    third = unit("Name queues after events", "A queue is named after the event it carries.")
-    branch = propose(brain, home, RETRY, CACHE, third)
-    looked_at = review.show(brain, branch).sha
-    refs = shell(brain, "show-ref")
+    third = unit("Name queues after events", "A queue is named after the event it carries.", confidence=0.8)
+    shown = review.show(brain, branch := propose(brain, home, CACHE, third, RETRY))
+    looked_at, refs = shown.sha, shell(brain, "show-ref")
+    assert [file.unit.title for file in shown.files if file.unit] == [one.title for one in (third, CACHE, RETRY)]
 
     def decided(**given: object) -> review.Decided:
         decision = review.Decision(**{"expect_sha": looked_at, **given})  # type: ignore[arg-type]
         return review.decide(brain, branch, decision, home=home, now=NOW)
 
-    edit = {CACHE_PATH: (review.show(brain, branch).files[0].after or "") + "\nNever by age.\n"}
+    edit = {CACHE_PATH: (shown.files[1].after or "") + "\nNever by age.\n"}
     for wrong, problem in (
         ({"accept": [RETRY_PATH], "expect_sha": "0" * 40}, "moved since you looked at it"),
         ({"accept": [RETRY_PATH], "reject": [RETRY_PATH]}, "cannot be both"),
