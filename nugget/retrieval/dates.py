@@ -67,7 +67,7 @@ def days_in(text: str) -> Iterator[Days]:
     words = _words(text)
     read = 0
     for at, word in enumerate(words):
-        is_date = at >= read and (word in _MONTHS or word[0].isdigit())
+        is_date = at >= read and (word in _MONTHS or word[0].isdecimal())
         if is_date and (found := _absolute(words[at : at + 3], None, bare=False)):
             read = at + 2  # "March 2025" in "3 March 2025" is not a separate date
             yield found
@@ -125,9 +125,9 @@ def _absolute(words: Sequence[str], today: date | None, *, bare: bool) -> Days |
         year, month, day = numbers[:3] if "-" in first else numbers[2::-1]
     elif first in _MONTHS:
         month = _MONTHS[first]
-        day, rest = (int(second), third) if second.isdigit() and len(second) < 3 else (0, second)
+        day, rest = (int(second), third) if second.isdecimal() and len(second) < 3 else (0, second)
         year = _year(rest)
-    elif first.isdigit() and second in _MONTHS:
+    elif first.isdecimal() and len(first) < 3 and second in _MONTHS:
         year, month, day = _year(third), _MONTHS[second], int(first)
     elif bare and len(first) == 4:
         year = _year(first)
@@ -146,11 +146,11 @@ def _absolute(words: Sequence[str], today: date | None, *, bare: bool) -> Days |
 
 
 def _year(word: str) -> int:
-    return int(word) if len(word) == 4 and word.isdigit() and word[:2] in ("19", "20") else 0
+    return int(word) if len(word) == 4 and word.isdecimal() and word[:2] in ("19", "20") else 0
 
 
 def _count(word: str) -> int:
-    return int(word) if word.isdigit() and len(word) < 4 else _COUNTS.get(word, 0)
+    return int(word) if word.isdecimal() and len(word) < 4 else _COUNTS.get(word, 0)
 
 
 def _unit(word: str) -> int:

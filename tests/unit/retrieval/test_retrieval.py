@@ -263,7 +263,7 @@ def test_units_of_the_time_that_a_question_names_come_first_and_the_others_stay(
     body = "# Cache of sessions {}\n\nThe cache of the sessions is cleared by {}."
     for number, (made, by) in enumerate((("2026-11-12", "hand"), ("2025-03-04", "hand"), ("2024-01-02", "hand"))):
         write_unit(tmp_path, f"decision/d{number}", body.format("one two three".split()[number], by), created=made)
-    write_unit(tmp_path, "decision/named", body.format("four", "hand since 7 May 2025"), created="2026-06-01")
+    write_unit(tmp_path, "decision/named", body.format("four", "hand since 7 May 2025 (② May)"), created="2026-06-01")
     with Brain(tmp_path) as brain:
         brain.sync()
 
@@ -273,7 +273,7 @@ def test_units_of_the_time_that_a_question_names_come_first_and_the_others_stay(
 
         for question, first in (
             ("how was the cache of the sessions cleared last week", "decision/d0"),
-            ("how was the cache of the sessions cleared in March 2025", "decision/d1"),
+            ("how was the cache of the sessions cleared in ③ March 2025", "decision/d1"),
             ("when was the cache of sessions changed", "decision/named"),
         ):
             hits = found(question).hits
