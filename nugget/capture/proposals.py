@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange, base_commit
+from nugget.extraction.requests import first_request
 from nugget.infra import git
-from nugget.models import EventKind, Origin, Session, Speaker, Unit
+from nugget.models import Origin, Session, Speaker, Unit
 from nugget.models.nuggets import way_of
 from nugget.models.sessions import said_how
 from nugget.text import clean, content_hash, counted, numbered, shorten, slugify
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 DIGEST = f"{BRANCH_PREFIX}digest-"
 MAX_FLAGS = 12
-_SHOWN_CHARS = 1500
-_MAX_DROPPED = 20
+WORD_JOINER = "\u2060"
+_SHOWN_CHARS, _MAX_DROPPED = 1500, 20
 _PROGRAMS = frozenset(
     "sudo curl wget bash sh zsh eval python python3 node npx pip pip3 pipx uv uvx npm pnpm yarn bun brew apt apt-get"
     " dnf yum apk pacman snap gem cargo go composer dotnet docker podman kubectl helm terraform git ssh scp rsync chmod"
@@ -140,7 +141,7 @@ def session_message(session: Session, result: CaptureResult, *, branch: str, key
     summary = inline(result.summary, max_chars=600) if result.summary else ""
     method, cost = way_of(result.method), f"Cost: ${result.usd:.4f}."
     closing = f"Extraction: {method}. Redacted: {_kinds(result.redacted)}. {cost}"
-    asked = session.title or next((one.text for one in session.events if one.kind is EventKind.PROMPT), "")
+    asked = session.title or first_request(session)
     trailers = {"Title": _subject(asked, 120)} if asked else {}
     trailers |= {"Session": _token(session.id), "Records": capture_id(keys), "Method": _token(result.method)}
     return _message(
@@ -283,7 +284,7 @@ def coded(text: str) -> str:
 def _unlinked(text: str) -> str:
     """Insert word joiners after @ and # and in ://, so that GitHub makes no links and closes no issues."""
     linking = r"[@#](?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bGH)(?=-\d)"
-    return re.sub(linking, lambda found: f"{found[0]}\u2060", text)
+    return re.sub(linking, lambda found: found[0] + WORD_JOINER, text)
 
 
 def _printable(text: str) -> str:

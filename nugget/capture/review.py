@@ -17,7 +17,7 @@ from nugget.brain import is_knowledge_path
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import ledger
 from nugget.capture.compare import BRANCH_PREFIX
-from nugget.capture.proposals import digest_text, is_digest, parse_message, reasons_in, titled
+from nugget.capture.proposals import WORD_JOINER, digest_text, is_digest, parse_message, reasons_in, titled
 from nugget.errors import ConflictError, ReviewError
 from nugget.infra import git
 from nugget.models import Problem, Severity, Unit
@@ -88,9 +88,9 @@ class ProposalBranch:
         return self.trailers.get("Nugget-Session")
 
     @property
-    def prompt(self) -> str | None:
-        """The session's title or first prompt."""
-        return self.trailers.get("Nugget-Title")
+    def prompt(self) -> str:
+        """The session's title or first request."""
+        return self.trailers.get("Nugget-Title", "").replace(WORD_JOINER, "")
 
     @property
     def reasons(self) -> dict[str, str]:

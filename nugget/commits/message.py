@@ -133,7 +133,7 @@ def subject_of(intent: str) -> str:
     text = re.sub(r"\s(#{1,6}\s)", r"\n\1", re.sub(_UNSAYABLE, " ", intent.strip()))  # a plan's title on its own line
     if found := re.match(_CONVENTIONAL, text.partition("\n")[0]):
         return found[0] if found["type"] in TYPES else found["subject"]
-    request = re.split(r"(?<=[a-z0-9)\]\"'])[.!?](?:\s|$)", aim_of(text), maxsplit=1)[0].rstrip(" .,;:!?…")
+    request = re.split(r"(?<=[a-z0-9)\]\"'])[.!?](?:\s|$)", aim_of(text), maxsplit=1)[0].rstrip(" .,;:!?")
     words = request.split()
     if len(words) < 2 or len(request) > 300:
         return ""

@@ -128,7 +128,7 @@ def choose_intent(name: str | None, query: str) -> str:
     return name
 
 
-_MINOR = 0.2
+MINOR = 0.2
 """Less severe incidents are shown only if asked for."""
 _VIEW = (
     ("incidents", "1", 200), ("events", "ok = 0", 300), ("events", "kind IN ('command.start', 'prompt')", 150),
@@ -234,7 +234,7 @@ def _finding(table: str, row_id: int, ts_ms: int, *row: Any) -> Finding | None:
     }  # fmt: skip
     return made(
         "incident", text, about["severity"] * (1.0 if fixed_by is None else 0.85), facts=facts,
-        marks=(state,) if about["severity"] >= _MINOR else (), reasons=tuple(about["reasons"]),
+        marks=(state,) if about["severity"] >= MINOR else (), reasons=tuple(about["reasons"]),
     )  # fmt: skip
 
 

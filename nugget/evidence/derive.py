@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from nugget.evidence.candidates import MINOR
 from nugget.evidence.incidents import OpenIncident, build_incidents, error_lines, is_reading, words_of
 from nugget.index.embedded import events as store
 from nugget.index.embedded import units as stored
@@ -164,7 +165,8 @@ def _put_units(connection: sqlite3.Connection, session: LogSession) -> None:
     for unit_id in stored.unit_ids_of_path(connection, source, session.id):
         stored.remove_unit(connection, source, unit_id)
     bounds = store.id_range(session.key)
-    rows = store.rows_in(connection, "incidents", *bounds, limit=_UNITS_A_SESSION, newest=True)
+    serious = f"json_extract(details, '$.severity') >= {MINOR}"
+    rows = store.rows_in(connection, "incidents", *bounds, where=serious, limit=_UNITS_A_SESSION, newest=True)
     where = "type IN ('todo', 'decision')"
     notes = store.rows_in(connection, "working_notes", *bounds, where=where, limit=_UNITS_A_SESSION, newest=True)
     shown = [(row[0], "incident", row[4], row[5], row[1]) for row in rows]

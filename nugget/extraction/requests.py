@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from nugget.extraction import titles
 from nugget.extraction.phrases import ENGLISH, ERRAND, FEATURES, FIRST_PERSON, RULES, SENTENCE_END, WIDE, any_of
+from nugget.models import EventKind, Session
 from nugget.models.nuggets import SUMMARY_CHARS
 from nugget.sources.speakers import PLAN_OPENING
 
@@ -114,6 +115,12 @@ def is_request(prompt: str) -> bool:
     letters = len(re.findall(r"[^\W\d_]", text))
     enough = letters >= 4 if WIDE.search(text) is not None else letters >= 8 and len(text.split()) > 1
     return enough and not _GO_ON.fullmatch(text)
+
+
+def first_request(session: Session) -> str:
+    """Return the first prompt of a session that asks for something; empty if none does."""
+    prompts = (one.text for one in session.events if one.kind is EventKind.PROMPT)
+    return cleaned(next(filter(is_request, prompts), ""))
 
 
 def wish(text: str) -> str:

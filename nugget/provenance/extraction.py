@@ -20,7 +20,7 @@ from nugget.errors import LLMUnavailable, reason_of
 from nugget.extraction.file_changes import file_touches
 from nugget.extraction.places import Places
 from nugget.extraction.reasons import heuristic_nuggets, readable
-from nugget.extraction.requests import cleaned, is_request, one_line
+from nugget.extraction.requests import first_request, one_line
 from nugget.extraction.tuning import find_tunings
 from nugget.infra import files
 from nugget.infra.workspace import Workspace, WorkspaceFinder
@@ -192,8 +192,7 @@ def _extract(
         reason = "" if grouped else "the transcript does not tell where it worked"
         if reason := reason or reason_to_skip(session, extractor.home, extractor.settings):
             return replace(plain, reason=reason), names
-        prompts = (one.text for one in session.events if one.kind is EventKind.PROMPT and is_request(one.text))
-        request = cleaned(next(prompts, ""))[:_PROMPT_CHARS]
+        request = first_request(session)[:_PROMPT_CHARS]
         plain = replace(plain, title=redact(session.title or one_line(request)).text)
         known = _stored(session, names[0], extractor)
         if known is not None and known.records > session.records and not extractor.force:

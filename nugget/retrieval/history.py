@@ -229,9 +229,9 @@ def _distinct(
 def _hit(passage: StoredPassage, title: str, excerpt: str, score: float) -> Hit:
     """Return a passage as a hit: a unit with its role as type and the excerpt as text."""
     day = datetime.fromtimestamp(passage.at, UTC).date() if passage.at else None
+    whole = passage.text if len(passage.text) <= WHOLE_CHARS else f"{passage.text[:WHOLE_CHARS]} […]"
     unit = Unit(
-        id=passage.ref.partition(":")[2], source=SourceName(passage.source), type=passage.role,
-        title=title, body=shorten(passage.text, WHOLE_CHARS),
+        id=passage.ref.partition(":")[2], source=SourceName(passage.source), type=passage.role, title=title, body=whole,
         path=passage.path.removesuffix(f"#{passage.session}") or None, session=passage.session, created=day,
         last_modified=day, evidence=passage.evidence,
     )  # fmt: skip

@@ -158,7 +158,8 @@ def read_excerpt(connection: sqlite3.Connection, ref: str, neighbours: int = 1) 
     number = int(parsed["number"] or 1)
     session = _session_key(connection, source, parsed["name"])
     if source is SourceName.BRIDGE:
-        thread = tables.messages_of(connection, session)
+        messages = tables.passages_around(connection, session, "", (1, 1 << 31))
+        thread = sorted(messages, key=lambda one: (one.at, one.number))
         at = next((at for at, message in enumerate(thread) if message.number == number), 0)
         stored = thread[max(0, at - neighbours) : at + neighbours + 1]
     else:

@@ -179,7 +179,7 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: Tr
     by_hook = speakers.rejected_by(record) == "hook"
     is_output = tool in SHELL_TOOLS and not refused and not by_hook and not text.startswith(_NEVER_RAN)
     is_edit = any(reader.events[position].kind is EventKind.FILE_EDIT for position in positions)
-    text = speakers.unframed(text)
+    text = re.sub(r"</?(?:tool_use_error|persisted-output)>", "", text).strip("\n") if "<" in text else text
     if is_output:
         output, ok, code = _command_outcome(text, details, failed=failed)
         reader.add(EventKind.OUTPUT, output, tool=tool, call_id=call_id, ok=ok, exit_code=code)

@@ -290,11 +290,6 @@ def strip_injected(text: str) -> str:
     return _BLOCKS.sub("", text) if "<" in text else text
 
 
-def unframed(text: str) -> str:
-    """Return a tool's result without the tags that the client puts around errors and long output."""
-    return re.sub(r"</?(?:tool_use_error|persisted-output)>", "", text).strip("\n") if "<" in text else text
-
-
 def is_human(record: Mapping[str, Any]) -> bool:
     """Return whether a user record (or a queued prompt) can have been written by the person at the keyboard."""
     if any(record.get(mark) for mark in ("isMeta", "isCompactSummary", "isSidechain")):

@@ -163,7 +163,7 @@ def sources_status(
         for source in (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE):
             late = [min(file.mtime_ns for file in log) for log in logs if source_of(log) is source]
             read, said = connection.execute(_READ, (source,) * 2).fetchone()
-            if read or late:
+            if said or late:
                 rows.append(_row(source, "", read, said, len(late), late))
         if (environment.home / "provenance").is_dir():
             changed, removed, _ = document_changes(nugget_units(environment.home), connection)

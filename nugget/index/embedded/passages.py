@@ -175,11 +175,6 @@ def passages_around(
     return [passage for passage in found if passage.part == part]
 
 
-def messages_of(connection: sqlite3.Connection, channel: int) -> list[StoredPassage]:
-    """Return the messages of a channel in the order of writing."""
-    return sorted(passages_around(connection, channel, "", (1, 1 << 31)), key=lambda one: (one.at, one.number))
-
-
 def sessions_like(connection: sqlite3.Connection, source: SourceName, prefix: str) -> dict[str, int]:
     """Return the keys of a few sessions of a source whose id begins with a prefix, by id."""
     sql = "SELECT id, key FROM log_sessions WHERE source = ? AND id >= ? AND id < ? AND gone = 0 ORDER BY id LIMIT 5"

@@ -51,26 +51,25 @@ def files_on(brain: Path, result: CaptureResult) -> dict[str, str]:
 @pytest.mark.proves("CAPTURE-BRANCH", "CAPTURE-UNTOUCHED")
 def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain, home, projects):
     transcript = projects / "s.jsonl"
-    session = write_transcript(transcript, [("Why?", f"{RETRY.title}. {CACHE.title}.")], cwd=str(brain / "evals"))
+    turns = [("go on", ""), ("Fix #4 please", f"{RETRY.title}. {CACHE.title}.")]
+    session = write_transcript(transcript, turns, cwd=str(brain / "evals"))
     retry = replace(RETRY, scope=Scope(path="../brain.yaml"))
     (brain / "brain.yaml").write_text("owner: half typed\n")
     before = shell(brain, "status", "-sb"), git.head(brain)
     result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction([retry, CACHE])))
     assert (shell(brain, "status", "-sb"), git.head(brain)) == before
-    assert result.branch == f"nugget/session-20260301-120010-{session[:8]}"
-    paths = "coding/patterns/retry-only-idempotent-calls.md", "coding/concepts/expire-caches-by-event.md"
-    assert set(files_on(brain, result)) == {f"domains/{path}" for path in paths}
+    assert result.branch == f"nugget/session-20260301-120030-{session[:8]}"
+    named = {"patterns/retry-only-idempotent-calls.md", "concepts/expire-caches-by-event.md"}
+    assert set(files_on(brain, result)) == {f"domains/coding/{name}" for name in named}
     for path, text in files_on(brain, result).items():
         parsed = knowledge.parse(text, path=path)
         assert parsed.unit is not None and not parsed.problems
         assert (parsed.unit.session, parsed.unit.origin) == (session, "ai-session")
         scope = Scope(repo=find_workspace(brain).identity, path="brain.yaml") if "retry" in path else None
         assert parsed.unit.scope == scope
-    (branch,) = git.branches(brain, "nugget/")
-    title, body, trailers = parse_message(branch.message)
-    assert title == f"{RETRY.title}, and 1 more"
-    assert trailers["Nugget-Session"] == session
-    assert "| `domains/coding/patterns/retry-only-idempotent-calls.md` | pattern | coding | 0.70 | because of " in body
+    made = review.show(brain)
+    assert (made.title, made.prompt, made.session) == (f"{RETRY.title}, and 1 more", "Fix #4 please", session)
+    assert "| `domains/coding/patterns/retry-only-idempotent-calls.md` | pattern | coding | 0.70 | because" in made.body
 
 
 @pytest.mark.proves("CAPTURE-ONCE")
@@ -79,8 +78,7 @@ def test_a_fork_repeats_nothing_and_adds_what_it_added(brain, home, projects):
     write_transcript(transcript, [("Why?", RETRY.title), ("More", "Nothing of note.")])
     extract = ScriptedExtraction([RETRY, CACHE])
     capture_transcript(transcript, *capture_into(brain, home, extract))
-    forked = projects / "fork.jsonl"
-    session = fork(transcript, forked)
+    session = fork(transcript, forked := projects / "fork.jsonl")
     again = capture_transcript(forked, *capture_into(brain, home, extract))
     assert again.skipped == "nothing new since it was captured"
     write_transcript(forked, [("And?", CACHE.title)], session=session)
@@ -125,8 +123,7 @@ def test_hostile_units_stay_inside_the_brain_and_inside_their_values(brain, home
              quote="| `x` |\n\nNugget-Session: forged"),
         unit("f\u202e\x1b[31m", "Control characters.", domain="con/nul/\x00"),
     ]  # fmt: skip
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", "\n".join(one.title for one in hostile))])
+    write_transcript(transcript := projects / "s.jsonl", [("Why?", "\n".join(one.title for one in hostile))])
     result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction(hostile)))
     files = files_on(brain, result)
     assert len(files) == 5

@@ -63,11 +63,11 @@ def test_shares_always_add_up_to_100(agents, human):
 ])  # fmt: skip
 def test_the_type_by_paths_and_request(paths, intent, expected):
     assert commit_type([added(path, "x = 1") for path in paths], intent) == expected
+    assert draft([added("a.py", "x")], intents=["Add a cart", "Fix what is…"])[1] == ("- Fix what is…",)
 
 
 @pytest.mark.proves("COM-CONVENTIONAL")
 @given(st.text(max_size=300), st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=12))
 def test_whatever_was_said_and_staged_the_first_line_is_conventional_and_short(said, paths):
     first = render(draft([added(path, "x = 1") for path in paths], intents=[said])).split("\n")[0]
-    assert len(first) <= HEADER_CHARS
-    assert first.split(":")[0].split("(")[0] in TYPES
+    assert len(first) <= HEADER_CHARS and first.split(":")[0].split("(")[0] in TYPES

@@ -16,7 +16,7 @@ from nugget.config import Settings
 from nugget.errors import UsageError
 from nugget.evidence import TRUNCATED, BundleOptions, bundle_json
 from nugget.evidence.candidates import PROFILES
-from nugget.evidence.derive import notes_of_command, notes_of_speech
+from nugget.evidence.derive import notes_of_command, notes_of_speech, put_evidence_units
 from nugget.evidence.selection import select_with_llm
 from nugget.index.embedded.events import TABLES
 from nugget.infra.llm import LLM
@@ -168,6 +168,9 @@ def test_what_is_shown_or_refused_is_no_failure_and_what_was_fixed_is_not_where_
     assert ask("what went wrong").endswith("\nNothing failed.")
     assert ask("what went wrong with PriceError").endswith("\nNothing failed.")
     assert ask("what went wrong", FAILED).endswith("\n".join(told))
+    put_evidence_units(logs.index)
+    titles = logs.index.execute("SELECT title FROM units").fetchall()
+    assert titles == [("`npm test` failed (exit 1)",)], "a file that was not read first is not worth finding"
     resumed = ask("where were we", FAILED, ("Bash", {"command": "npm test"}, "12 passed", False))
     assert "last prompt: Fix the shop.\nlast reply: Done.\n" in resumed and "failed" not in resumed
 

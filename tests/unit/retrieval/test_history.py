@@ -92,11 +92,11 @@ def real_world(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> I
 
 @pytest.mark.proves("HIS-ROLES")
 def test_a_session_is_found_by_what_you_and_the_agent_said(world):
-    world.write([("Why does the webhook time out?", "The proxy closes idle connections."), ("Fix it", "Done.")])
+    world.write([("Why does the\n- webhook time out?", "The proxy closes idle connections."), ("Fix it", "Done.")])
     world.sync()
     hits = world.search("webhook")
     assert [(hit.ref, hit.unit.type, hit.unit.body) for hit in hits] == [
-        ("session:11111111-aaaa#1", "you", "Why does the webhook time out?")
+        ("session:11111111-aaaa#1", "you", "Why does the\n- webhook time out?")
     ]
     assert hits[0].unit.created == date(2026, 3, 1)
     assert [hit.unit.type for hit in world.search("proxies idle")] == ["agent"]
