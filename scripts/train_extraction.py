@@ -109,7 +109,7 @@ class Messages:
         """Print and return precision and recall at the threshold, of each part by a model of the others."""
         figures = {}
         for part in dict.fromkeys(self.parts):
-            judge = Judge(draft={}, slope=1, offset=0, threshold=THRESHOLD, **self.model(part))
+            judge = Judge(draft={}, threshold=THRESHOLD, **self.model(part))
             held = [at for at, one in enumerate(self.parts) if one == part]
             scores = np.array([judge.message_score(self.rows[at]["text"], self.vectors[at]) for at in held])
             kept, right = scores >= THRESHOLD, self.y[held] > 0
@@ -152,7 +152,7 @@ class Trainer:
 
     def judge(self, rows: Sequence[tuple[str, Draft]]) -> Judge:
         """Return a judge that was fitted on these drafts of sessions."""
-        return Judge(draft=self.draft_model(rows), slope=1, offset=0, threshold=0, **self.typed)
+        return Judge(draft=self.draft_model(rows), threshold=0, **self.typed)
 
     def draft_model(self, rows: Sequence[tuple[str, Draft]]) -> dict[str, float]:
         features = sorted(rows[0][1].features)
@@ -208,13 +208,19 @@ def calibrated(trainer: Trainer, unseen: Mapping[str, Judge]) -> tuple[float, fl
     return made["score"], made[""]
 
 
-def measured(trainer: Trainer, judges: Mapping[str, Judge], label: str, **changed: float) -> dict[str, Any]:
+def scaled(judge: Judge, slope: float, offset: float) -> Judge:
+    """Return a judge whose scores of drafts are probabilities, with the threshold of what is proposed."""
+    draft = {name: slope * weight + offset * (name == "") for name, weight in judge.draft.items()}
+    return replace(judge, draft=draft, threshold=THRESHOLD)
+
+
+def measured(trainer: Trainer, judges: Mapping[str, Judge], label: str) -> dict[str, Any]:
     """Print and return the figures of sessions, each judged by its judge."""
     names = list(judges)
     units = [
         bench.row(name, draft.title, draft.text(), draft.kind, draft.confidence, draft.anchor.sentence.quote)
         for name in names
-        for draft in chosen(trainer, name, replace(judges[name], **changed))
+        for draft in chosen(trainer, name, judges[name])
     ]
     figures = bench.scored(names, units)
     print(f"{label}:", bench.line(figures, names, units))
@@ -255,21 +261,21 @@ def main() -> None:
     trainer = Trainer()
     seen = [name for name in trainer.sessions if not bench.is_apart(name)]
     unseen = leave_one_out(trainer, seen)
-    slope, offset = calibrated(trainer, unseen)
+    scale = calibrated(trainer, unseen)
     typed = trainer.messages.measured()
-    scale = {"slope": slope, "offset": offset, "threshold": THRESHOLD}
-    by_one_out = measured(trainer, unseen, "leave-one-session-out", **scale)
+    unseen = {name: scaled(judge, *scale) for name, judge in unseen.items()}
+    by_one_out = measured(trainer, unseen, "leave-one-session-out")
     if "--check" in sys.argv and "--apart" not in sys.argv:
         return
     rows = trainer.rows(seen)
-    judge = trainer.judge(rows)
+    judge = scaled(trainer.judge(rows), *scale)
     apart = dict.fromkeys((name for name in trainer.sessions if bench.is_apart(name)), judge)
-    kept_apart = measured(trainer, apart, "kept apart", **scale)
-    languages = by_language(trainer, replace(judge, **scale))
+    kept_apart = measured(trainer, apart, "kept apart")
+    languages = by_language(trainer, judge)
     if "--check" in sys.argv:
         return
     rows = trainer.rows(trainer.sessions)
-    shipped = trainer.judge(rows)
+    shipped = scaled(trainer.judge(rows), *scale)
     stored = {
         "card": {
             "trained": date.today().isoformat(),
@@ -288,8 +294,7 @@ def main() -> None:
             "dialogues kept apart": languages,
             "what people type": typed,
         },
-        "threshold": THRESHOLD, "slope": round(slope, 4), "offset": round(offset, 4),
-        "draft": _rounded(shipped.draft), **trainer.typed,
+        "threshold": THRESHOLD, "draft": _rounded(shipped.draft), **trainer.typed,
     }  # fmt: skip
     TARGET.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"{TARGET.name}: {TARGET.stat().st_size} bytes")

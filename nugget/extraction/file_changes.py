@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from nugget.errors import GitError
-from nugget.extraction.places import Places, ShellChange, file_inside, is_excluded, read_inside, shell_changes
+from nugget.extraction.places import Places, ShellChange, file_inside, read_inside, shell_changes
 from nugget.infra import git
 from nugget.infra.git import Change, commit_before, committed_between, committed_in
 from nugget.models import Event, EventKind, Session
@@ -176,7 +176,7 @@ def file_touches(session: Session, places: Places) -> tuple[FileTouch, ...]:
             and track.after_hash != _hash(read_inside(traces.root, path))
         ):
             track.after_hash = traces.hash_after(path)
-    _add_committed(commands, tracks, traces, places.excluded)
+    _add_committed(commands, tracks, traces, places)
     return tuple(touch for path, track in tracks.items() if (touch := _touch(path, track, traces)))
 
 
@@ -263,7 +263,7 @@ def _follow(change: ShellChange, at: datetime | None, tracks: dict[str, _Track],
 
 
 def _add_committed(
-    commands: Sequence[tuple[Event, Event | None]], tracks: dict[str, _Track], traces: _Traces, excluded: Sequence[str]
+    commands: Sequence[tuple[Event, Event | None]], tracks: dict[str, _Track], traces: _Traces, places: Places
 ) -> None:
     """Add files that only a commit of the session shows, such as those that generators and installers wrote."""
     own = [
@@ -275,7 +275,7 @@ def _add_committed(
     known = tracks.keys() | {track.previous_path for track in tracks.values()}
     with suppress(GitError):
         changes = committed_in(traces.repo, list(dict.fromkeys(own))) if own and traces.repo is not None else []
-        fresh = [one for one in changes if one.path not in known and not is_excluded(one.path, excluded)]
+        fresh = [one for one in changes if one.path not in known and places.find(f"{traces.repo}/{one.path}")]
         for change in fresh[:MAX_FILES]:
             tracks[change.path] = _Track(
                 existed=change.before is not None, exists=change.after is not None, at=traces.ended,

@@ -24,6 +24,7 @@ from nugget.extraction import phrases, titles
 from nugget.extraction.claims import Claim, SessionClaims, claims_of, is_confirmed, word_features
 from nugget.extraction.drafts import REASONS, Draft, drafts_of, with_purpose
 from nugget.extraction.episodes import STILL_BROKEN, Turn, picked
+from nugget.extraction.places import is_test
 from nugget.extraction.proposals import Proposal, domain_of, edited_files, language_of, project_of
 from nugget.extraction.speech import Channel
 from nugget.infra.embedding import bundled
@@ -59,20 +60,17 @@ _NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 class Judge:
     """Linear models of drafts and of messages; a unit needs a probability of `threshold`.
 
-    `slope` and `offset` make a draft's score a probability. `message` weighs the features of what a person types,
-    `vector` the vector that the bundled model gives it.
+    `message` weighs the features of what a person types, `vector` the vector that the bundled model gives it.
     """
 
     draft: Mapping[str, float]
     message: Mapping[str, float]
     vector: Sequence[float]
-    slope: float
-    offset: float
     threshold: float
 
     def draft_score(self, features: Mapping[str, float]) -> float:
         """Return the probability that a draft is worth keeping."""
-        return _probability(self.slope * _weighed(self.draft, features) + self.offset)
+        return _probability(_weighed(self.draft, features))
 
     def message_score(self, text: str, vector: NDArray[np.float32] | None) -> float:
         """Return the probability that a message holds beyond the moment; without a vector, by words alone."""
@@ -107,7 +105,7 @@ def vectors_of(texts: Sequence[str]) -> list[NDArray[np.float32]] | None:
 def trained() -> Judge:
     """Return the judge that ships with Nugget."""
     stored = json.loads((files("nugget.extraction") / "judge.json").read_text("utf-8"))
-    return Judge(**{name: stored[name] for name in ("draft", "message", "vector", "slope", "offset", "threshold")})
+    return Judge(**{name: stored[name] for name in ("draft", "message", "vector", "threshold")})
 
 
 def extract_offline(session: Session, *, now: datetime) -> list[Proposal]:
@@ -323,7 +321,7 @@ def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
     for place, path in edited_files(read.events, session):
         if PurePosixPath(path).name in text:
             named[path] = None
-        if episode.first <= place <= episode.last and not re.search(r"(?:^|[_.-])tests?[_.]|_test\.", path):
+        if episode.first <= place <= episode.last and not is_test(path):
             edited[path] = None
     if named:
         return next(iter(named))

@@ -5,19 +5,20 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from textwrap import dedent
 from typing import Any, NamedTuple
 
+from nugget.extraction.proposals import LANGUAGES
 from nugget.infra.files import is_inside
 from nugget.infra.workspace import Workspace, relative_path
 from nugget.models import Session
+from nugget.redaction import is_excluded
 from nugget.text import MAX_HASHED_CHARS
 
 
@@ -72,7 +73,7 @@ class Places:
             if inside := relative_path(root, path, folder=folder):
                 nested = (one for one in self.others if one.root.is_relative_to(root.root))
                 is_foreign = any(relative_path(one, path, folder=folder) for one in nested)
-                yield None if is_foreign or is_excluded(inside, self.excluded) else inside
+                yield None if is_foreign or is_excluded(str(root.root / inside), self.excluded) else inside
 
 
 def file_inside(root: Path | None, path: str) -> Path | None:
@@ -91,11 +92,6 @@ def read_inside(root: Path | None, path: str, *, max_bytes: int = MAX_HASHED_CHA
     with suppress(OSError):
         return file.read_bytes() if file is not None and file.stat().st_size <= max_bytes else None
     return None
-
-
-def is_excluded(path: str, globs: Iterable[str]) -> bool:
-    """Return whether a path or one of its folders matches one of the globs."""
-    return any(fnmatchcase(path, form) for glob in globs for form in (glob, f"*/{glob}", f"{glob}/*"))
 
 
 _MAX_COMMAND_CHARS = 20_000
@@ -207,13 +203,9 @@ def is_test(path: str) -> bool:
     return _TEST.search(path) is not None
 
 
-GRAMMARS = {
-    ".js": "javascript", ".jsx": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".ts": "typescript",
-    ".mts": "typescript", ".cts": "typescript", ".tsx": "tsx", ".go": "go", ".rs": "rust", ".java": "java",
-    ".rb": "ruby", ".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".cxx": "cpp", ".hpp": "cpp", ".hh": "cpp",
-}  # fmt: skip
-"""The tree-sitter grammar for each file extension."""
-PYTHON = (".py", ".pyi")
+_PARSED = ("python", "javascript", "typescript", "go", "rust", "java", "ruby", "c", "cpp")
+GRAMMARS = {ending: name for ending, name in LANGUAGES.items() if name in _PARSED} | {".tsx": "tsx"}
+"""The grammar for each file extension: of `ast` for Python, of tree-sitter for others."""
 _DEFINES = re.compile(
     r"(function|method|class|interface|struct|enum|trait|union|module|type|impl|mod|const|static|macro|record"
     r"|type_alias|abstract_class|generator_function|singleton_method|constructor|annotation_type|public_field|field)"
@@ -234,12 +226,9 @@ def functions_in(path: str, content: str) -> list[Found]:
 
 def definition_reader(path: str) -> Callable[[bytes], Iterator[Found]] | None:
     """Return the parser for a file, or None if no grammar is known or installed."""
-    suffix = PurePosixPath(path).suffix.lower()
-    grammar = GRAMMARS.get(suffix)
-    if suffix in PYTHON:
-        return _in_python
-    if grammar is None:
-        return None
+    grammar = GRAMMARS.get(PurePosixPath(path).suffix.lower())
+    if grammar is None or grammar == "python":
+        return _in_python if grammar else None
     try:
         from tree_sitter import Language, Parser
 

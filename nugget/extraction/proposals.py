@@ -11,12 +11,13 @@ from nugget.infra.workspace import find_workspace
 from nugget.models import Event, EventKind, Session, Unit
 
 _EXTENSIONS = {
-    "go": ".go", "python": ".py .pyi", "typescript": ".ts .tsx .mts", "javascript": ".js .jsx .mjs .cjs", "rust": ".rs",
-    "java": ".java", "kotlin": ".kt", "ruby": ".rb", "php": ".php", "csharp": ".cs", "swift": ".swift", "c": ".c .h",
-    "cpp": ".cc .cpp .hpp", "shell": ".sh .bash .zsh", "sql": ".sql", "terraform": ".tf", "scala": ".scala",
-    "elixir": ".ex .exs", "lua": ".lua", "vue": ".vue", "dart": ".dart", "haskell": ".hs", "zig": ".zig",
+    "go": ".go", "python": ".py .pyi", "typescript": ".ts .tsx .mts .cts", "javascript": ".js .jsx .mjs .cjs",
+    "rust": ".rs", "java": ".java", "kotlin": ".kt", "ruby": ".rb", "php": ".php", "csharp": ".cs", "swift": ".swift",
+    "c": ".c .h", "cpp": ".cc .cpp .cxx .hpp .hh", "shell": ".sh .bash .zsh", "sql": ".sql", "terraform": ".tf",
+    "scala": ".scala", "elixir": ".ex .exs", "lua": ".lua", "vue": ".vue", "dart": ".dart", "haskell": ".hs",
+    "zig": ".zig",
 }  # fmt: skip
-_LANGUAGES = {ending: language for language, endings in _EXTENSIONS.items() for ending in endings.split()}
+LANGUAGES = {ending: language for language, endings in _EXTENSIONS.items() for ending in endings.split()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ def language_of(session: Session) -> str | None:
     """Return the language of most files that were edited (counted three times) or read."""
     counts: Counter[str] = Counter()
     for event in session.events:
-        if language := _LANGUAGES.get(PurePosixPath(event.path or "").suffix.lower()):
+        if language := LANGUAGES.get(PurePosixPath(event.path or "").suffix.lower()):
             counts[language] += 3 if event.kind is EventKind.FILE_EDIT else 1
     return counts.most_common(1)[0][0] if counts else None
 

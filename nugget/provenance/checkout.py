@@ -26,7 +26,7 @@ from pathlib import Path
 
 from nugget.config import expanded
 from nugget.errors import GitError, UsageError
-from nugget.extraction.places import GRAMMARS, PYTHON, definition_reader, read_inside
+from nugget.extraction.places import GRAMMARS, definition_reader, read_inside
 from nugget.index.embedded import provenance as stored
 from nugget.infra import git
 from nugget.infra.workspace import Workspace, find_workspace, relative_path
@@ -270,4 +270,4 @@ def _paths_with(checkout: Checkout, word: str, folder: str) -> list[str]:
         output = git.run(checkout.workspace.root, *command, check=False, timeout_s=10)
     except GitError:
         return []
-    return sorted(path for path in os.fsdecode(output).split("\0") if path.lower().endswith((*PYTHON, *GRAMMARS)))
+    return sorted(path for path in os.fsdecode(output).split("\0") if path.lower().endswith(tuple(GRAMMARS)))
