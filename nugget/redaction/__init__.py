@@ -21,19 +21,14 @@ from pathlib import Path
 from nugget.config import Settings, expanded
 from nugget.errors import NuggetError
 from nugget.models import Event, EventKind, Session
+from nugget.redaction import judging as judge
 from nugget.redaction.echoes import echoes, in_whole, without_repetition
 from nugget.redaction.engine import digest_of, issued_secrets, kind_of, private_keys
 from nugget.redaction.structured import Span
 
 EXCLUDED = "[excluded]"
 """Replaces the content of an excluded file."""
-_SHOWN = re.compile(
-    r"(?:==> (?P<head>.+) <==|diff --git a/(?P<diff>.+) b/.+|(?:\+\+\+|---) [ab]/(?P<side>.+))\s*\Z"
-    r"|(?P<line>[^\s:][^:\n]{0,400}?)(?::|[-=]\d+[-=:])|(?P<alone>[^\s:]+)\Z"
-)
-"""A heading of `head` or a diff; `path:text`, `path:12:text` or `path-12-text` of grep; a path alone, as in rg."""
-_NUMBERED = re.compile(r"\d+[:-]")
-_WORDS = re.compile(r"[\s\"'`=<>|;&()]+")
+_READ = judge.patterns("files", of_bytes=False)
 _GLOB = frozenset("*?[")
 MARGIN_CHARS = 1024
 """Characters past its limit that a long text keeps until it is redacted; then it is cut at the limit."""
@@ -239,7 +234,7 @@ def _shown_lines(text: str, hides: Callable[[str], bool]) -> Iterator[str]:
     """Yield the lines of an output, with one `EXCLUDED` for each run of lines from excluded files."""
     below_heading = below_path = was_hidden = False
     for line in text.split("\n"):
-        shown = _SHOWN.match(line)
+        shown = _READ.shown.match(line)
         place = (shown.lastgroup or "") if shown else ""
         named = shown is not None and hides(shown[place])
         if place in ("head", "diff", "side"):
@@ -248,7 +243,7 @@ def _shown_lines(text: str, hides: Callable[[str], bool]) -> Iterator[str]:
             below_path = True  # numbered lines follow, then an empty one
             yield line
             continue
-        below_path = below_path and bool(_NUMBERED.match(line))
+        below_path = below_path and bool(_READ.numbered.match(line))
         is_hidden = below_heading or below_path or (place == "line" and named)
         if not is_hidden:
             yield line
@@ -259,7 +254,7 @@ def _shown_lines(text: str, hides: Callable[[str], bool]) -> Iterator[str]:
 
 def _paths_of(event: Event) -> list[str]:
     if event.kind is EventKind.COMMAND:
-        return [word for word in _WORDS.split(event.text) if word and not word.startswith("-")]
+        return [word for word in _READ.between_words.split(event.text) if word and not word.startswith("-")]
     return [event.path] if event.path else []
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import accumulate, chain, groupby, islice, pairwise
+from operator import itemgetter
 from string import ascii_letters, digits
 from typing import Any
 
@@ -18,6 +21,7 @@ from nugget.redaction.structured import Span
 
 READ = judge.patterns("sentences", of_bytes=False)
 _FORMS = vars(judge.patterns("forms", of_bytes=False))
+_TOLD = vars(judge.patterns("telling", of_bytes=False))
 _TESTS = "is_strong is_odd is_random is_scrambled is_coined is_not_placeholder is_stop_word".split()
 _STRENGTHS = "hex", "is_scrambled", "is_strong", "is_coined", "number", "plain"
 """Forms of words; the first that a word has is combined with what stands around it."""
@@ -27,20 +31,43 @@ _CLASSES = bytes.maketrans(
     b"a" * 52 + b"0" * 10 + b"#" * 10 + b"-" * 7 + b"{" * 8 + b"  " + b"u" * 98 + b"v" + b"u" * 29,
 )
 """A sign for the class of each byte: letters, digits, signs of passwords, names or code, spaces, others."""
-_ODD = rb"0(?<!00)(?:(?<=a0)|0*+-?a|(?<=a-0)|000(?!v(?<=\n  0000v)))[^ \n]*", rb"#(?<=[auv0]#)[auv0][^ \n]*"
+_ODD = (
+    re.compile(rb"0(?<!00)(?:(?<=a0)|0*+-?a|(?<=a-0)|000(?!v(?<=\n  0000v)))[^ \n]*"),
+    re.compile(rb"#(?<=[auv0]#)[auv0][^ \n]*"),
+)
 """Classes within a secret with digits or signs and the rest of its word; one first sign each is much faster to find."""
+_SPOKEN = bytes.maketrans(
+    f"{ascii_letters}{digits}\t\r\v\f\x1c\x1d\x1e\x1f\\'`([{{<)]}},.;_*?~#$%&@^".encode() + bytes(range(128, 256)),
+    b"a" * 52 + b"0" * 10 + b" " * 8 + b"." * 14 + b"!" * 3 + b"+" * 6 + b"u" * 128,
+)
+"""The signs in which `READ.spoken_line` is looked for."""
 _PART = re.compile(
     rb"(?:(?m:^)(?:\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})))?+"
     rb"(?P<text>.{1,320}\Z|.{160,319} |.{320}[\x80-\xbf]*|(?<=[\x92\t])\Z)"
 )
 """A part of a line that is read as one; a line number, or the rights in a line of `ls -l`, may stand before it."""
-_ABOVE, _BELOW, _FEW, _LONG_LINE = 240, 2, 4, 1000
-"""Bytes read above a part, lines read below a word for passwords, words of a long part, bytes of minified code."""
+_ABOVE, _BELOW, _FEW, _LONG_LINE, _SPARSE = 240, 2, 4, 1000, 192
+"""Bytes read above a part, lines read below a word for passwords, words of a long part, bytes of minified code; and
+bytes for each odd word in a text of which every odd word is read; in a denser one, only those in sentences are."""
 _LEAST = 1.9, -1.1
 """The least weight of the form of a secret without and with a telling word in its part of a line."""
 _SHORTEST, _LONGEST, _LONG_WORD, _NEAR = 4, 100, 24, (14, 30, 70)
 """Characters of words; and from a telling word, below which a word stands next to it, near it, or not far."""
 _OPENING, _CLOSING, _QUOTES = "\\\"'`([{<*_«“‘„‚›»~", "\\\"'`)]}>*_»”’“‹,.;:!?…~", "\"'`«»“”„‘’*"
+
+
+def _telling(edge: str, end: str) -> re.Pattern[str]:
+    """Return a pattern for words that announce a secret, tried by their first letters, which is much faster."""
+    words = sorted(
+        (word.removeprefix(r"\b"), word[0] == "\\") for one in _TOLD.values() for word in one.pattern.split("|")
+    )
+    rests = [(word[0], (rf"(?<=\b{word[0]})" if is_whole else "") + word[1:]) for word, is_whole in words]
+    groups = (f"{letter}(?:{'|'.join(rest for _, rest in group)})" for letter, group in groupby(rests, itemgetter(0)))
+    return re.compile("|".join(groups).replace(r"\b", edge).replace("$", end))
+
+
+_TELLING, _MAY_TELL = _telling(r"\b", "$"), _telling(*2 * (r"(?:(?<![a-z\d])|(?![a-z\d]))",))
+"""Words that announce a secret; and the same in a text that is not split into words, sometimes within others."""
 Word = tuple[int, str, str, str]
 """Where a word of a sentence begins, the signs before it, the word, and the signs after it."""
 Suspect = tuple[int, int, str, frozenset[str]]
@@ -73,14 +100,34 @@ def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LE
     told = {data.rfind(b"\n", 0, at) + 1 for at in marks}
     for _ in range(_BELOW):  # the answer may stand in one of the next lines
         told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
+    for part, is_marked in _parts(data, told, least[True]):
+        text, begin = part["text"].decode("utf-8", "surrogateescape"), part.start("text")
+        runs = [*map(_read, text.split() if text.isascii() else READ.run.findall(text))]
+        is_told = any(kind for kind, _, _ in runs)
+        oddness = max([odd for _, weight, odd in runs if weight >= least[is_told]], default=0)
+        if part["listing"] or not (oddness or is_marked):
+            continue
+        above = data[max(0, begin - _ABOVE) : begin].rpartition(b"\x1f")[2]  # within one text of a session
+        told_above = frozenset(filter(None, map(_told_by, above.decode("utf-8", "replace").split())))
+        if (oddness > 1 and len(runs) > 1) or told_above or is_told:
+            for start, end, kind, features in _of_part(text, told_above, is_told, least[is_told]):
+                yield begin + start, begin + end, kind, features
+
+
+def _parts(data: bytes, told: set[int], least: float) -> Iterator[tuple[re.Match[bytes], bool]]:
+    """Yield the parts of lines with an odd word of that weight, and of lines `told`, the latter with True."""
     classes = data.translate(_CLASSES) + b"\n"
-    odd = (found.span() for pattern in _ODD for found in re.finditer(pattern, classes))
+    regions, most = [(0, len(classes))], len(data) // _SPARSE + 8
+    odd = [*islice((found.span() for pattern in _ODD for found in pattern.finditer(classes)), most)]
+    if len(odd) == most:
+        regions = [*_readable(data)]
+        odd = [found.span() for region in regions for pattern in _ODD for found in pattern.finditer(classes, *region)]
     last = stop = 0
     for at, end in sorted([*((line, line) for line in told), *odd]):
         if at < stop:
             continue
         begin, last = max(last, classes.rfind(b" ", last, at) + 1, classes.rfind(b"\n", last, at) + 1), max(last, end)
-        if at not in told and _read(data[begin:last].decode("utf-8", "replace"))[1] < least[True]:
+        if at not in told and _read(data[begin:last].decode("utf-8", "replace"))[1] < least:
             continue
         line, stop = classes.rfind(b"\n", 0, at) + 1, classes.find(b"\n", at) + 1
         if stop - line > _LONG_LINE:
@@ -88,17 +135,37 @@ def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LE
             if 12 * codes + 4 * (signs + others) + numbers > stop - line:
                 continue
         for part in _PART.finditer(data, line, stop - 1):
-            text, begin = part["text"].decode("utf-8", "surrogateescape"), part.start("text")
-            runs = [*map(_read, text.split() if text.isascii() else READ.run.findall(text))]
-            is_told = any(kind for kind, _, _ in runs)
-            oddness = max([odd for _, weight, odd in runs if weight >= least[is_told]], default=0)
-            if part["listing"] or not (oddness or at in told):
-                continue
-            above = data[max(0, begin - _ABOVE) : begin].rpartition(b"\x1f")[2]  # within one text of a session
-            told_above = frozenset(filter(None, map(_told_by, above.decode("utf-8", "replace").split())))
-            if (oddness > 1 and len(runs) > 1) or told_above or is_told:
-                for start, end, kind, features in _of_part(text, told_above, is_told, least[is_told]):
-                    yield begin + start, begin + end, kind, features
+            near = bisect_left(regions, (part.end(),)) - 1  # the last region that begins before its end
+            if near >= 0 and regions[near][1] > part.start():
+                yield part, at in told
+
+
+def _readable(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the regions of a text with plain words around an odd one, or with a telling word: others hold no secret."""
+    lines = bytearray(b"\n" + data.translate(_SPOKEN))
+    for long in [*re.finditer(rb"\n[^\n]{320,}", lines)]:
+        for part in _PART.finditer(data, long.start(), long.end() - 1):
+            lines[part.end()] = ord("\n")
+    view, text = lines.decode("latin-1"), data.decode("utf-8", "surrogateescape")
+    small = text.replace("İ", ".").lower()  # the one letter that is two in lower case
+    spans = ((found.start(), found.end() - 1) for found in READ.spoken_line.finditer(view))
+    spoken = (span for span in spans if _is_spoken(data[slice(*span)]))
+    ends = chain((0,), (found.start() for found in _MAY_TELL.finditer(small)))
+    sizes = (len(text[first:last].encode("utf-8", "surrogateescape")) for first, last in pairwise(ends))
+    told = ((view.rfind("\n", 0, at + 1), view.find("\n", at + _ABOVE + 1)) for at in accumulate(sizes))
+    stop = 0
+    for begin, end in sorted([*spoken, *told]):
+        end = end if end >= 0 else len(data)
+        if end > stop:
+            yield max(begin, stop), end
+            stop = end
+
+
+def _is_spoken(part: bytes) -> bool:
+    """Return False if fewer than half of the words of a part can be plain, which leaves no suspect in it."""
+    words = [word.strip(b":>") for word in part.translate(_SPOKEN, b"\\'`([{<)]},.;_*!?~").split()]
+    plain = sum(word.isalpha() + 2 * (b":" in word or b"/" in word or b">" in word) for word in words)
+    return b'"' in part or not part.isascii() or sum(not word.isdigit() for word in words) <= 2 * plain
 
 
 @lru_cache(maxsize=1024)  # the texts of a session repeat lines
@@ -204,8 +271,9 @@ def _of_telling(start: int, end: int, told: Sequence[tuple[str, int]]) -> tuple[
 @lru_cache(maxsize=16_384)
 def _told_by(word: str) -> str:
     """Return the kind of secret that a word announces, if any."""
-    telling = READ.telling.search(word.lower()) if len(word) < _LONG_WORD or not word.isascii() else None
-    return telling.lastgroup or "" if telling else ""
+    word = word.lower() if len(word) < _LONG_WORD or not word.isascii() else ""
+    told = _TELLING.search(word)
+    return next(kind for kind, words in _TOLD.items() if words.match(word, told.start())) if told else ""
 
 
 @lru_cache(maxsize=16_384)
