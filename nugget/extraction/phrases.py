@@ -51,98 +51,13 @@ ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 """The question tool's report of a person's choice."""
 RECOMMENDED = any_of(r"\s*\([^()]*\brecommend[^()]*\)\.?$")
 
-OFFERS = any_of(
-    r"\b(?:want me to|would you like|should i|shall i|do you want|which would you"
-    r"|soll ich|möchtest du|willst du|veux-tu|voulez-vous|souhait\w+|quieres|te gustaría)\b",
-    r"しますか|ましょうか|要我|需要我|是否",
+FEATURES, FORMS = (
+    {name: any_of(*map("".join, parts), flags=re.NOFLAG) for name, parts in WORDS[table].items()}
+    for table in ("features", "forms")
 )
+"""What the words of a sentence in lower case say, and how it is built."""
+OFFERS = any_of(FEATURES["offer"].pattern)
 """The agent's question whether it should do something."""
-
-FEATURES = {name: any_of(*parts, flags=re.NOFLAG) for name, parts in {
-    "must": (
-        r"\b(?:must|always|never|only|every|at most|at least|no more than|required?|requires|mandatory|has to|have to"
-        r"|needs? to be|cannot|can't|immer|niemals?|nie|muss|müssen|nur|jede[rns]?|darf|dürfen|grundsätzlich|toujours"
-        r"|jamais|doit|doivent|il faut|uniquement|seulement|obligatoire|siempre|nunca|jamás|debe|deben|hay que|solo"
-        r"|sólo|únicamente|obligatorio|никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
-        r"必ず|常に|絶対|しなければ|だけ|禁止|べき|必须|总是|永远|绝不|只能|一律|务必|不要|不得|禁止",
-    ),
-    "not": (
-        r"\b(?:not|n't|no longer|none|without|nothing|stop \w+ing|nicht|kein\w*|ohne|ne|pas|sans|aucune?|plus|no|sin"
-        r"|ningún|ninguna)\b|n't\b|ない|ません|ず、|不|没|無|无",
-    ),
-    "instead": (
-        r"^(?:we )?use [^,.;]{2,40},? not\b",
-        r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of|as opposed to"
-        r"|statt|anstatt|anstelle|lieber|ersetz\w+|en vez de|en lugar de|reemplaz\w+)\b",
-        r"\b(?:instead\W*$|prefer\w* [^.,;]{2,40} over\b|(?:like|prefer) .{2,60} (?:better|more) than\b|au lieu d"
-        r"|plutôt que|remplac\w+)",
-        r"\w, not (?:from|in|on|at|by|with|to|as|after|before|the|an?)? ?\w|, (?:and )?no (?!need|problem|errors?"
-        r"|changes?|idea|worries|one|longer|more|way|issues?|warnings?|fail)\w|, nicht \w|代わり|ではなく|是.{1,20}不是"
-        r"|不是.{1,20}是|替代|而不是|改用|代替",
-    ),
-    "because": (
-        r"\b(?:because|since|so that|due to|therefore|which means|as it|so the|otherwise|reason|cos|cuz|weil|da|denn"
-        r"|deshalb|damit|wegen|sonst|grund|porque|ya que|para que|debido|si no)\b",
-        r"\b(?:that's why\b|parce qu|car|puisqu|afin|sinon|à cause)",
-        r", so\b|→|=>|(?<!the )(?<!root )\bcause (?:the|it|its|we|of|they|i|you)\b|から|ので|ため|因为|所以|由于|否则",
-    ),
-    "cause": (
-        r"\b(?:root cause|the (?:issue|problem|bug|reason|cause|culprit)|caus(?:e[ds]?|ing)|why|ursache|das problem"
-        r"|der fehler|der grund|liegt daran|verursacht|le problème|la cause|l'erreur|le bug|provoqu\w+|el problema"
-        r"|la causa|el error|el fallo|provoca\w*)\b|turns? out|was that|原因|問題は|问题是|导致|根本",
-    ),
-    "fix": (
-        r"\b(?:the (?:fix|solution)|fix(?:es|ed)?|resolved?|workaround|to avoid|prevents?|instead|lösung|behoben"
-        r"|behebt|umgeh\w+|vermeide[nt]?|la solution|corrig\w+|contourn\w+|évite\w*|la solución|corrig\w+"
-        r"|soluciona\w*|evita\w*)\b|修正|解決|回避|修复|解决|避免",
-    ),
-    "intent": (
-        r"\b(?:intentional\w*|by design|on purpose|deliberate\w*|trade-?off|acceptable|the whole point|best[- ]effort"
-        r"|the intent|is fine|makes sense|more meaningful|appropriate|escape hatch|harmless|absichtlich|bewusst"
-        r"|mit absicht|kompromiss|zweck|intentionnel\w*|exprès|compromis|volontaire\w*|intencional\w*|a propósito"
-        r"|compromiso)\b|意図|わざと|故意|有意|权衡|目的",
-    ),
-    "decided": (
-        r"\b(?:decid\w+|decision|chose|chosen|we(?:'ll| will) (?:use|go)|let's (?:use|do|go|keep|just)|go with|agreed?"
-        r"|prefer\w*|seems like the best|best fit|i'd rather|should (?:just )?(?:use|be|have|only)|switch|i think we"
-        r"(?! (?:have|had|see|hit)\b)|entschieden|entscheidung|nehmen wir|wir (?:nehmen|verwenden|sollten)|bevorzug\w+"
-        r"|décid\w+|choisi\w*|on utilise|utilisons|préfér\w+|on devrait|elegi\w*|usemos|vamos a usar|deberíamos)\b",
-        r"決め|にします|にしよう|採用|决定|选择|采用|我们用|改用",
-    ),
-    "risk": (
-        r"\b(?:race|leak\w*|panic\w*|crash\w*|stale|lost?|lose|silent\w*|wrong|break\w*|broke|conflict\w*|mismatch"
-        r"|duplicat\w+|undefined|nil|null|corrupt\w*|insecure|visible|hang\w*|block\w*|flaky|brittle|misleading"
-        r"|absturz|verlier\w+|verlust|falsch|kaputt|konflikt|doppelt|veraltet|perd\w*|plant\w*|conflit|faux|cassé\w*"
-        r"|pierd\w+|conflicto|roto|falso)\b|競合|壊れ|失わ|漏れ|竞争|丢失|冲突|崩溃|错误",
-    ),
-    "next_step": (
-        r"^(?:(?:now|next|first|then|finally|lastly|also|and|so|additionally)[,:]? )*(?:let me|let us|i'll|i will"
-        r"|i need|i'm going|let's|going to|i can|i could|i see|i have|i've|i found|i also|i understand)\b",
-        r"\b(?:ich werde|ich schaue|lass mich|als nächstes|jetzt|je vais|laisse-moi|maintenant|ensuite|voy a|déjame"
-        r"|ahora|a continuación|давай(?:те)?|сейчас|теперь|сначала|попробу\w+|провер(?:им|ю)|созда(?:дим|м)"
-        r"|добав(?:им|лю))\b|確認します|見てみ|次に|让我|我来|我将|接下来|下一步|先把|现在",
-    ),
-    "offer": (OFFERS.pattern,),
-    "remember": (
-        r"\b(?:remember|note that|keep in mind|important|be careful|convention|rule|policy|please always|from now on"
-        r"|we use|merk dir|merke|wichtig|achtung|konvention|regel|ab jetzt|wir benutzen|retiens|n'oublie|important"
-        r"|attention|convention|règle|désormais|recuerda|importante|cuidado|convención|regla|a partir de ahora)\b",
-        r"覚えて|注意|重要|規約|ルール|记住|注意|重要|规则|约定|以后",
-    ),
-}.items()}  # fmt: skip
-"""What the words of a sentence in lower case say."""
-
-FORMS = {name: any_of(parts, flags=re.NOFLAG) for name, parts in {
-    "contrast": r"\b(?:but|however|whereas|while|aber|sondern|mais|pero|sino)\b|, not |但|しかし",
-    "task": r"^(?:(?:task|step|phase|todo)\b|\W*(?:task|step|phase) \d)",
-    "question": r"[?？][ )*\"']*$|^(?:(?:so|and|but|also|ok),? )*(?:(?:do|did) (?:you|we|it|this|i|they)\b|does \w"
-        r"|(?:is|are|was) (?:there|it|this|that|we|you|they)\b|why\b|how (?:do|does|did|can|come|would|should|is|are)\b"
-        r"|(?:can|could|would|will|should) (?:you|we|i|it|this)\b|what(?:'s| is| are| does| do| did| if)\b"
-        r"|(?:warum|wieso|weshalb|pourquoi|est-ce qu|por qué|cómo|почему)\b)|^为什么|^怎么|吗。?$|(?:です|ます)か。?$",
-    "past": r"\b(?:was|were|had|did|didn't|wasn't|would|war|waren|hatte|était|era|estaba)\b",
-    "future": r"\b(?:will|going to|would|could|can be|wird|würde|sera|será)\b",
-}.items()}  # fmt: skip
-"""How a sentence in lower case is built."""
 
 CHORE = any_of(
     r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read|review|clean"
