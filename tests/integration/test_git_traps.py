@@ -117,15 +117,22 @@ def test_a_change_that_came_with_the_folder_writes_and_deletes_nothing_outside(s
     monkeypatch.setenv("NUGGET_BRAIN", str(shop))
     work, profile, tip = shop / ".git/nugget/work", tmp_path / "profile", git.head(shop)
     profile.write_text("mine")
-    for intent in ([["/", str(profile), {"a": "$(evil)"}]], [[str(profile), {"a": "$(evil)"}]]):
-        work.mkdir(parents=True)
-        (work / "intent.json").write_text(json.dumps([[["refs/heads/main", tip, tip]], False, intent]))
-        nugget("search", "payments")
+    evil = b"100644 blob %s\tevil\n" % git.run(shop, "hash-object", "-w", "--stdin", stdin=b"evil").strip()
+    up = b"040000 tree %s\t..\n" % git.run(shop, "mktree", stdin=evil).strip()
+    tree = git.run(shop, "mktree", stdin=git.run(shop, "ls-tree", tip) + up).decode().strip()
+    out = plain_git(shop, "commit-tree", tree, "-p", tip, "-m", "Leave the folder").strip()
+    plain_git(shop, "update-ref", "refs/heads/main", out)
+    change, lines = ["refs/heads/main", out], [["/", str(profile), {"a": "$(evil)"}], [str(profile), {"a": "$(evil)"}]]
+    for intent in ([[[*change, tip]], False, lines], [[[*change, f"--output={profile}"]], True, []],
+                   [[[*change, tip]], True, []], [[], True, []], {}):  # fmt: skip
+        work.mkdir(parents=True, exist_ok=True)
+        (work / "intent.json").write_text(json.dumps(intent))
+        assert nugget("search", "payments").code == 0
     (tmp_path / "work").mkdir(exist_ok=True)
     shutil.rmtree(work.parent)
     work.parent.symlink_to(tmp_path)
     assert "is or holds a link" in nugget("add", "A thing.").err
-    assert (tmp_path / "work").exists() and profile.read_text() == "mine"
+    assert (tmp_path / "work").exists() and profile.read_text() == "mine" and not (tmp_path / "evil").exists()
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import threading
@@ -33,7 +34,9 @@ DURABLE: tuple[Setting, ...] = (
 _UPDATE_TAKES_S = 1.0
 """The time after which a `git update-ref` that outlived its killed parent has ended."""
 _BLOCKED = "blocked"
-"""Marks a path that does not lead to a plain file: a folder, a link, or a path through a link."""
+"""Marks a path that does not lead to a plain file of the checkout: a folder, a link, or a path through a link."""
+_REFS = r"(refs/heads/\S+( [0-9a-f]{40,64}| None){2}\n)+"
+"""Branches, each with the commits before and after: nothing that git could take for an option."""
 
 _held = threading.local()
 """The locks of this thread, by the work folder of the repository."""
@@ -188,13 +191,11 @@ def _finish(repo: Path) -> None:
     """Carry out the rest of the intent if its first branch has moved; drop it if not."""
     intent = _work(repo) / "intent.json"
     if intent.exists():
-        named, checkout, lines = json.loads(intent.read_bytes())
-        first, *rest = (RefChange(*ref) for ref in named)
+        (first, *rest), checkout, lines = _read(intent)
         _drop_stale_locks(repo, since=intent.stat().st_mtime)
         if _reached(repo, first):
-            for *_, name, line in lines:  # older ones name the home, too
-                if name in _LEDGERS:
-                    files.append_line(read_environment().home / "ledger" / name, line, once=True)
+            for name, line in lines:
+                files.append_line(read_environment().home / "ledger" / name, line, once=True)
             if checkout:
                 _hold_index(repo, intent.parent)
                 changed = _changed_files(repo, first)
@@ -206,6 +207,19 @@ def _finish(repo: Path) -> None:
                     with suppress(ConflictError):  # moved on by the user meanwhile
                         _move_ref(repo, change, "finish")
     _drop(repo)
+
+
+def _read(intent: Path) -> tuple[list[RefChange], bool, list[LedgerLine]]:
+    """Return the branches of an intent, whether to check out the first, and ledger lines. Raises GitError."""
+    try:
+        named, checkout, lines = json.loads(intent.read_bytes())
+        refs = [RefChange(*ref) for ref in named]
+        added: list[LedgerLine] = [(name, dict(line)) for *_, name, line in lines if name in _LEDGERS]
+        if re.fullmatch(_REFS, "".join("{} {} {}\n".format(*ref) for ref in refs)):
+            return refs, bool(checkout), added
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        pass
+    raise GitError(f"{intent} is nothing that Nugget wrote; nothing was changed.", hint="Remove it.")
 
 
 def _drop(repo: Path) -> None:
@@ -301,12 +315,12 @@ def _files_now(repo: Path, changed: Sequence[git.Change]) -> dict[str, str | Non
     found: dict[str, str | None] = dict.fromkeys(change.path for change in changed)
     regular: list[str] = []
     for path in found:
-        steps = [repo.joinpath(*path.split("/")[:depth]) for depth in range(1, path.count("/") + 2)]
-        is_clear = not any(map(os.path.islink, steps)) and all(step.is_dir() for step in steps[:-1] if step.exists())
-        if not is_clear or (steps[-1].exists() and not steps[-1].is_file()):
-            found[path] = _BLOCKED
-        elif steps[-1].exists():
+        file = repo / path
+        is_direct = Path(os.path.realpath(file)) == Path(os.path.realpath(repo)).joinpath(*path.split("/"))
+        if is_direct and file.is_file():
             regular.append(path)
+        elif not is_direct or file.exists() or any(one.exists() and not one.is_dir() for one in file.parents):
+            found[path] = _BLOCKED
     for first in range(0, len(regular), 500):
         part = regular[first : first + 500]
         found.update(zip(part, run(repo, "hash-object", "--", *part).decode().split(), strict=True))
