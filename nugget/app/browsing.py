@@ -261,7 +261,7 @@ def open_file(brain: Brain, unit: Unit) -> None:
 def queue_session(brain: Brain, session: str) -> None:
     """Queue a session for capture into the brain, and start the worker."""
     home = brain.environment.home
-    queue.add(home, now=datetime.now(UTC), event="page", session=session, brain=str(brain.path))
+    queue.add(home, now=datetime.now(UTC), session=session, brain=str(brain.path))
     files.start_worker(home)
 
 

@@ -158,7 +158,7 @@ def _reply_of(
     return status, None
 
 
-def take_session(environment: Environment, brain: Path, upload: Path, *, identity: str, now: datetime) -> str:
+def take_session(environment: Environment, brain: Path, upload: Path, *, now: datetime) -> str:
     """Redact and archive a session that a member sent, queue it for a brain, and return its id.
 
     Raises UsageError if the file is not an archived session, ConflictError if another session of this id is kept.
@@ -176,8 +176,9 @@ def take_session(environment: Environment, brain: Path, upload: Path, *, identit
         held = {(event.uuid, event.kind, event.text) for event in read_archive(archive_file(home, session.id)).events}
         if not held <= {(event.uuid, event.kind, event.text) for event in session.events}:
             raise ConflictError(f"Another session {session.id} was sent before; this one does not continue it.")
-    write_archive(home, session, stamps=[rules_stamp(settings)])
-    queue.add(home, now=now, event="sent", session=session.id, brain=str(brain), identity=identity)
+    # Named as a file beside its archive, so that no session of the server itself is taken for it.
+    kept = write_archive(home, session, stamps=[rules_stamp(settings)]).with_name(session.id)
+    queue.add(home, now=now, session=session.id, transcript=str(kept), brain=str(brain))
     files.start_worker(home)
     return session.id
 

@@ -48,7 +48,6 @@ class Job:
     session: str | None = None
     cwd: str | None = None
     brain: str | None = None
-    event: str = ""
     queued: int | float = 0.0
     attempts: int = 0
     next_try: int | float | None = None
@@ -68,9 +67,9 @@ def jobs(home: Path, state: str) -> list[Job]:
     return list(filter(None, map(_read, _files(home, state))))
 
 
-def add(home: Path, *, now: datetime, event: str, **job: object) -> None:
+def add(home: Path, *, now: datetime, **job: object) -> None:
     """Add a session to the queue, with these fields of its job."""
-    files.queue_job(home, {"version": 1, "queued": now.timestamp(), "event": event, **job})
+    files.queue_job(home, {"queued": now.timestamp(), **job})
 
 
 def count(home: Path) -> dict[str, int]:
@@ -80,7 +79,7 @@ def count(home: Path) -> dict[str, int]:
 
 def claim(home: Path, now: datetime) -> Job | None:
     """Move the oldest pending job to `running`, count the attempt, and return the job."""
-    for job in jobs(home, "pending"):
+    for job in filter(None, map(_read, _files(home, "pending"))):  # only as far as needed: thousands may wait
         if (moved := _move(home, job, "running")) is not None:
             return _rewrite(home, replace(moved, attempts=moved.attempts + 1, next_try=None))
     return None
@@ -144,7 +143,7 @@ def catch_up(home: Path, sessions: Iterable[SessionFile], *, now: datetime, sinc
         and known.get(file.locator, -1) < file.size and settled.get(file.locator, 0.0) < file.mtime
     ]  # fmt: skip
     for file in found:
-        add(home, now=now, event="catch-up", transcript=file.locator, session=file.id)
+        add(home, now=now, transcript=file.locator, session=file.id)
     return [file.locator for file in found]
 
 
@@ -190,7 +189,7 @@ def drain(
             # Interrupted by a person or a signal: not the job's fault, so it waits for the next worker.
             _move(home, _rewrite(home, replace(job, attempts=job.attempts - 1)), "pending")
             raise
-        report(ended, len(jobs(home, "pending")))
+        report(ended, len(_files(home, "pending")))
         done.append(ended)
     return done
 

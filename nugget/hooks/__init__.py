@@ -37,7 +37,7 @@ _CONTEXT_S = 1.5
 _BRIEFED_ALREADY = ("resume", "fork")
 """Ways to start a session whose conversation already has the brief."""
 _QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
-_JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd", "reason": "ended_by"}
+_JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd"}
 
 _READ_FOR_S = 0.15
 """Processor time for reading sessions before a commit."""
@@ -69,13 +69,13 @@ def main(arguments: Sequence[str] = ()) -> int:
         payload = _read_payload()
         event = payload.get("hook_event_name") or ""
         if "--notes" in arguments:
-            _session_ends(home, payload, str(event), notes=True)
+            _session_ends(home, payload, notes=True)
         elif event == "SessionStart":
             _session_starts(home, payload, brief=_brief_tokens(arguments))
         elif event == "UserPromptSubmit" and _wants(arguments, "--recall", "NUGGET_RECALL"):
             _say(_context(payload, "recall"))
         elif event in _QUEUED_EVENTS and (payload.get("transcript_path") or payload.get("session_id")):
-            _session_ends(home, payload, str(event))
+            _session_ends(home, payload)
     except Exception as error:
         note(home, error)
     return 0
@@ -107,9 +107,9 @@ def _read_payload() -> dict[str, object]:
     return {}
 
 
-def _session_ends(home: str, payload: dict[str, object], event: str, *, notes: bool = False) -> None:
+def _session_ends(home: str, payload: dict[str, object], *, notes: bool = False) -> None:
     """Queue the session and start a worker; with `notes`, only queue one job for the next worker."""
-    job: dict[str, object] = {"version": 1, "queued": time.time(), "event": event}
+    job: dict[str, object] = {"queued": time.time()}
     for theirs, ours in _JOB_FIELDS.items():
         value = payload.get(theirs)
         if isinstance(value, str):
@@ -141,8 +141,7 @@ def _session_starts(home: str, payload: dict[str, object], *, brief: int | None)
     follows, catches_up = ages[0] >= files.FOLLOW_EVERY_S, ages[1] >= CATCH_UP_EVERY_S
     if (catches_up or (follows and brain)) and files.start_worker(home, *(["--catch-up"] if catches_up else [])):
         for stamp in stamps if catches_up else stamps[:1]:
-            files.private_file(stamp)
-            os.utime(stamp)
+            files.replace(stamp, b"")
 
 
 def _review_state(home: str, brain: str) -> list[str]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 5033
 MAX_UNDER_WAY = 64
-MAX_BODY_BYTES, MAX_COMPLETION_BYTES, MAX_DELIVERY_BYTES = 1_000_000, 8_000_000, 25 << 20  # as much as GitHub sends
+MAX_BODY_BYTES, MAX_COMPLETION_BYTES = 1_000_000, 8_000_000
 OPEN_PATH = "/healthz"
 """The path that needs no token; without one, its reply is shorter."""
 
@@ -223,7 +223,7 @@ def serve_team(environment: Environment, settings: Settings, address: str | None
     app = make_team_app(environment, settings, brains, url=(settings.http_public_url or url).rstrip("/"))
     # The guard checks Host, Origin and sizes; callers are identified behind it.
     app.add_middleware(guarded, host=host, allowed_hosts=settings.http_allowed_hosts, token=None,
-                       limits={"/v1/sessions": MAX_SESSION_BYTES, "/hooks/github": MAX_DELIVERY_BYTES})  # fmt: skip
+                       limits={"/v1/sessions": MAX_SESSION_BYTES})  # fmt: skip
     print(f"Nugget serves the team on {url} (Ctrl-C ends it).", file=sys.stderr)
     print(f"Spaces: {', '.join(brains)}.", file=sys.stderr, flush=True)
     run(app, listening)

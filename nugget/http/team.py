@@ -210,7 +210,7 @@ def _add_spaces(
     @app.post("/v1/sessions", status_code=202)
     async def take_session(request: Request, space: str) -> Response:
         """Receive a session from a member's `nugget capture`, and queue it for a space."""
-        caller, rights = request.state.caller
+        _, rights = request.state.caller
         if space not in spaces or space not in rights:
             raise Refusal(404, "not_found", "There is no such space.", hint="/v1/spaces lists your spaces.")
         if rights[space] != team.WRITE:
@@ -222,8 +222,7 @@ def _add_spaces(
             async for part in request.stream():
                 upload.write(part)
             upload.flush()
-            take = partial(team.take_session, environment, folder, Path(upload.name), identity=caller,
-                           now=datetime.now(UTC))  # fmt: skip
+            take = partial(team.take_session, environment, folder, Path(upload.name), now=datetime.now(UTC))
             session = await to_thread.run_sync(take)
         return json_reply({"session": session, "space": space}, status_code=202)
 
@@ -231,16 +230,12 @@ def _add_spaces(
     async def github(request: Request) -> Response:
         """Follow the remote of a space when GitHub reports a change of its repository."""
         secret, repository = environment.variables.get("NUGGET_WEBHOOK_SECRET", "").encode(), ""
-        signature, signed = request.headers.get("x-hub-signature-256", ""), hmac.new(secret, digestmod="sha256")
-        with tempfile.TemporaryFile() as body:  # so that nothing unsigned fills the memory
-            async for part in request.stream():
-                body.write(part)
-                signed.update(part)
-            if not secret or not hmac.compare_digest(signature.encode(), f"sha256={signed.hexdigest()}".encode()):
-                raise Refusal(401, "bad_signature", "The webhook is not signed with NUGGET_WEBHOOK_SECRET.")
-            body.seek(0)
-            with suppress(ValueError, LookupError, TypeError, RecursionError):
-                repository = str(json.load(body)["repository"]["full_name"])
+        signature, body = request.headers.get("x-hub-signature-256", ""), await request.body()
+        signed = f"sha256={hmac.digest(secret, body, 'sha256').hex()}"
+        if not secret or not hmac.compare_digest(signature.encode(), signed.encode()):
+            raise Refusal(401, "bad_signature", "The webhook is not signed with NUGGET_WEBHOOK_SECRET.")
+        with suppress(ValueError, LookupError, TypeError, RecursionError):
+            repository = str(json.loads(body)["repository"]["full_name"])
         names = await to_thread.run_sync(team.spaces_of_repository, environment, brains, repository)
         if not names:
             raise Refusal(404, "unknown_repository", "No space has this repository.")

@@ -152,6 +152,7 @@ def test_a_members_session_becomes_a_proposal(running, tmp_path, run_at):
     place, server = running
     transcript = tmp_path / ".claude/projects/-srv-shop/s.jsonl"
     session = write_transcript(transcript, LESSONS)
+    write_transcript(place.folder / f".claude/projects/-/{session}-of-the-server.jsonl", LESSONS, session="not-sent")
     token = place.token("open:write")["authorization"].removeprefix("Bearer ")
     member = {"NUGGET_TEAM_TOKEN": token, "NUGGET_CAPTURE_SERVER": f"{server.url}/s/open"}
     files.queue_job(tmp_path / ".nugget", {"queued": time.time(), "session": session, "transcript": str(transcript)})
@@ -208,7 +209,8 @@ def test_a_signed_new_delivery_for_a_known_repository_brings_what_was_merged(pla
             wait_for(lambda: knows(server, "wombat"))
             github.git("update-ref", "refs/heads/main", first)  # a force-push: nobody here knows what was meant
             github.commit("main", {"domains/coding/concepts/quokka.md": unit("concept/quokka", body="On quokkas.")})
-            assert post(server, body + b" " * 2_000_000, "2").json == {"followed": ["open"]}
+            assert post(server, body + b" " * 1_000_000, "2").status == 413
+            assert post(server, body + b" ", "2").json == {"followed": ["open"]}
             wait_for(lambda: git.resolve(opened, "refs/remotes/origin/main") == github.head("main"))
             assert knows(server, "wombat") and not knows(server, "quokka")
 
