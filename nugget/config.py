@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import parse_qsl, urlsplit
 
 from nugget.errors import NuggetError, UsageError, complaint
 from nugget.settings import Entry, YAMLRefused, read_entries
@@ -255,9 +256,13 @@ def validated(key: str, value: Any) -> Any:
 
 def _check_address(address: str) -> None:
     """Raise ValueError if the address is not PostgreSQL's, or if it holds a password."""
-    if not re.match("postgres(ql)?://", address):
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("postgres", "postgresql"):
         raise ValueError("must be an address that begins with postgresql://")
-    if re.search(r"://[^/?#]*:[^/?#]+@|\?.*password=", address):
+    if parts.password or any(name.endswith("password") for name, _ in parse_qsl(parts.query)):
         raise ValueError("must be an address without a password (use PGPASSWORD, ~/.pgpass or a service file)")
 
 

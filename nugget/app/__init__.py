@@ -32,7 +32,7 @@ from nugget.retrieval.candidates import configured_profile
 from nugget.retrieval.llm import Reranker, add_answer, answer, choose_reranker, citations_in
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search, with_saved, with_synonyms
 from nugget.retrieval.search import Indexes, chosen_sources
-from nugget.upkeep import find_brain
+from nugget.upkeep import default_brain, find_brain
 from nugget.upkeep.repair import repair
 
 if TYPE_CHECKING:
@@ -333,11 +333,12 @@ def brain_in_use(path: Path | str | None, environment: Environment) -> Path:
 
 
 def brain_or_server(path: Path | str | None, environment: Environment) -> Path | None:
-    """Return the brain in use; None without one if sessions go to a team's server. Raises BrainError."""
+    """Return the brain in use; None if none was ever chosen and sessions go to a team's server. Raises BrainError."""
     try:
         return brain_in_use(path, environment)
     except BrainError:
-        if not path and load_settings(environment).capture_server:
+        is_chosen = path or environment.brain or default_brain(environment)
+        if not is_chosen and load_settings(environment).capture_server:
             return None
         raise
 

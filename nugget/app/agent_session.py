@@ -257,7 +257,7 @@ def http_token(environment: Environment) -> str:
             is_private = held.st_uid == system.user_id() and not held.st_mode & system.OTHERS
         except (OSError, ValueError):
             kept, is_private = "", False
-        if not (is_private and _is_token(kept)) or "[redacted:" in kept:  # an earlier `nugget scrub` did that
+        if not (is_private and _is_token(kept)):
             kept = secrets.token_urlsafe(32)
             files.replace(file, f"{_BEARER}{kept}\n".encode())
     return kept

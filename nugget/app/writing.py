@@ -138,7 +138,8 @@ def proposal(brain: Brain, name: str | None) -> review.ProposalBranch:
 
 def proposal_diff(brain: Brain, shown: review.ProposalBranch) -> str:
     """Return a proposal as a diff."""
-    return review.diff(brains.reviewed_in(brain, shown.branch).path, shown)
+    paths = [file.path for file in shown.files]
+    return git.diff(brains.reviewed_in(brain, shown.branch).path, shown.base, shown.sha, paths)
 
 
 def decide(

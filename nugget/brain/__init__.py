@@ -230,10 +230,10 @@ def _refuse_foreign(path: Path) -> None:
 def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> None:
     """Commit a new brain; if it has commits, only the line added to its `.gitignore`."""
     ignore = path / ".gitignore"
-    text = read_file(path, ignore.name).decode("utf-8", "replace") if os.path.lexists(ignore) else ""
+    text = read_file(path, ignore.name).decode("utf-8", "surrogateescape") if os.path.lexists(ignore) else ""
     added = not created and _IGNORED not in [line.strip() for line in text.splitlines()]
     if added:
-        ignore.write_text(f"{text.rstrip()}\n{_IGNORED}\n".lstrip(), "utf-8")
+        ignore.write_text(f"{text.rstrip()}\n{_IGNORED}\n".lstrip(), "utf-8", "surrogateescape")
     if not git.is_repository(path) or git.head(path) is None:
         git.init(path)  # also after an unfinished attempt
     head, branch = git.head(path), git.current_branch(path)

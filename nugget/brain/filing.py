@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
@@ -110,7 +111,7 @@ def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str
         own = relinked.pop(path, content).decode("utf-8")
         if new_path != path:
             _refuse_taken(brain, new_path)
-        moved = knowledge.edit(own, changes={"id": new_id, "domain": new_domain}).encode()
+        moved = _edited(path, own, changes={"id": new_id, "domain": new_domain})
         message = f"Move {unit_id} to " + (new_domain if new_id == unit_id else f"{new_domain}: {new_id}")
         commit = git.commit_change(
             brain, {**relinked, path: None, new_path: moved}, message, branch=branch, expect_head=head
@@ -221,10 +222,18 @@ def _ids(brain: Path) -> list[str]:
 def _relink(brain: Path, old_id: str, new_id: str | None) -> dict[str, bytes]:
     """Return the files with a relation to `old_id`, pointed at `new_id` or, if that is None, removed."""
     return {
-        path: knowledge.edit(content.decode("utf-8"), relink={old_id: new_id}).encode()
+        path: _edited(path, content.decode("utf-8"), relink={old_id: new_id})
         for path, content, unit in _files(brain, old_id)
         if any(relation.id == old_id for relation in unit.related)
     }
+
+
+def _edited(path: str, text: str, **edits: Any) -> bytes:
+    """Return an edited file, as `knowledge.edit` does. Raises KnowledgeError with the path."""
+    try:
+        return knowledge.edit(text, **edits).encode()
+    except KnowledgeError as error:
+        raise KnowledgeError(f"{path}: {error}", hint=error.hint) from error
 
 
 def _remember(brain: Path, unit: Unit) -> bytes:

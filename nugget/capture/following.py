@@ -6,7 +6,6 @@ pushed later, on top of what the remote received meanwhile.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -57,9 +56,7 @@ def is_due(brain: Path, home: Path, *, now: datetime) -> bool:
     stamp = ledger.lock_file(home, ledger.brain_key(brain, home), "-follow").with_suffix(".stamp")
     if stamp.exists() and 0 <= now.timestamp() - stamp.stat().st_mtime < files.FOLLOW_EVERY_S:
         return False
-    files.private_folder(stamp.parent)
-    files.private_file(stamp)
-    os.utime(stamp, (now.timestamp(), now.timestamp()))
+    files.replace(stamp, b"")
     return True
 
 

@@ -54,24 +54,6 @@ def declared_id(brain: Path) -> str | None:
     return named if re.fullmatch(r"[A-Za-z0-9-]{8,64}", named) else None
 
 
-def write_id(brain: Path, home: Path) -> str | None:
-    """Add an id to a brain.yaml without one, commit that, and return the id; None if it has one.
-
-    Raises BrainError during a merge or rebase, ConflictError if the file has uncommitted changes.
-    """
-    if not git.is_repository(brain) or git.head(brain) is None or "id" in read_entries(brain / "brain.yaml"):
-        return None
-    with git.only_writer(brain):
-        branch, tip = git.ready_branch(brain)
-        named = str(_identity(brain, home)["id"])
-        text = git.read_blob(brain, tip, "brain.yaml") or b""
-        end = b"" if not text or text.endswith(b"\n") else b"\n"
-        line = f"# Nugget recognises the brain by this id. Never change it.\nid: {named}\n".encode()
-        message = "Name the brain by its first commit"
-        git.commit_change(brain, {"brain.yaml": text + end + line}, message, branch=branch, expect_head=tip)
-    return named
-
-
 def record_keys(session: Session) -> list[str]:
     """Return a hash of twelve hex digits for each event's record, in the transcript's order.
 

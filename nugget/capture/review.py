@@ -153,11 +153,6 @@ def show(brain: Path, name: str | None = None) -> ProposalBranch:
     raise ReviewError(several if found else f"There is no proposal {name}.", hint=hint)
 
 
-def diff(brain: Path, proposal: ProposalBranch) -> str:
-    """Return the unified diff of a proposal against its base."""
-    return git.diff(brain, proposal.base, proposal.sha, [file.path for file in proposal.files])
-
-
 def decide(
     brain: Path, name: str | None, decision: Decision, *, home: Path, now: datetime,
     share: Callable[[str, str], None] = lambda into, commit: None,
@@ -337,13 +332,17 @@ def _remainder(
     ref = f"refs/heads/{proposal.branch}"
     if not rest:
         return git.RefChange(ref=ref, new=None, expect=proposal.sha)
-    # A session's proposal is titled by its units, so what is left must not name those that are gone.
-    left = titled([file.unit for file in rest if file.unit and "Nugget-Session" in proposal.trailers])
-    message = proposal.message.replace(proposal.title, left or proposal.title, 1)
     contents = {file.path: file.theirs for file in rest}
     base = (git.resolve(brain, tip) if all(file.ours == file.base for file in rest) else None) or proposal.base
-    sha = git.commit_files(brain, files=contents, message=message, parents=[base], now=now)
+    sha = git.commit_files(brain, files=contents, message=_retitled(proposal, contents), parents=[base], now=now)
     return git.RefChange(ref=ref, new=sha, expect=proposal.sha)
+
+
+def _retitled(proposal: ProposalBranch, files: Mapping[str, bytes | None]) -> str:
+    """Return the message of a proposal for these files: a session's is titled by its units."""
+    units = [knowledge.parse_bytes(content or b"", path=path).unit for path, content in files.items()]
+    title = titled([unit for unit in units if unit and "Nugget-Session" in proposal.trailers])
+    return proposal.message.replace(proposal.title, title or proposal.title, 1)
 
 
 def proposed_again(
@@ -355,7 +354,8 @@ def proposed_again(
     """
     if rest := next((one for one in proposals(brain) if one.branch == branch), None):
         git.refuse_checked_out(brain, branch)
-        message, files = rest.message, {file.path: file.theirs for file in rest.files} | dict(files)
+        files = {file.path: file.theirs for file in rest.files} | dict(files)
+        message = _retitled(rest, files)
     else:
         branch = f"{branch}-{base[:7]}"
         message = git.run(brain, "log", "-1", "--format=%B", accepted).decode("utf-8", "replace")

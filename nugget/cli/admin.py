@@ -44,7 +44,7 @@ def init(
     root, is_new = make_brain(environment, path or brain, remote=remote, examples=examples, note=note)
     put(f"{'Made the brain' if is_new else 'The brain is there already:'} {root}")
     put("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim")
-    prepare(environment, root)
+    prepare(root)
     put_report("next_steps", is_connected=not install or offer_install(environment))
 
 

@@ -17,10 +17,12 @@ from nugget.cli import (
     BrainOption,
     DryRunOption,
     JsonOption,
+    PagerOption,
     library,
     listed,
     open_brain,
     open_provenance,
+    paged,
     print_json,
     progress,
     sessions,
@@ -70,8 +72,11 @@ def capture_session(
     the session is queued and the command returns at once.
     """
     chosen = way or ("offline" if method == "heuristic" else method)
-    file = _transcript(transcript, session)
+    if not (transcript or session):
+        hint = "`nugget sessions --all` lists them."
+        raise UsageError("Name a session: --transcript PATH or --session ID.", hint=hint)
     environment = read_environment()
+    file = expanded(transcript) if transcript else worker.find_transcript(environment, session)
     if not (brain or explain or dry_run) and (sent := team.send_session(file, environment, load_settings(environment))):
         show({"session": file.stem, "sent": sent} if as_json else None, f"{sent[0].upper()}{sent[1:]}.")
         return
@@ -116,16 +121,6 @@ def capture(
     raise typer.Exit(1 if failed or unpublished else 0)
 
 
-def _transcript(transcript: Path | None, session: str | None) -> Path:
-    """Return the transcript given by its path or its session's id."""
-    if transcript is not None:
-        return expanded(transcript)
-    if session is None:
-        hint = "`nugget sessions --all` lists them."
-        raise UsageError("Name a session: --transcript PATH or --session ID.", hint=hint)
-    return worker.find_transcript(read_environment(), session)
-
-
 review = typer.Typer(help="Accept or reject what capture proposed.", invoke_without_command=True)
 commands.add_typer(review, name="review")
 
@@ -153,12 +148,13 @@ def review_default(
 
 
 @review.command("list")
-def review_list(as_json: JsonOption = False, brain: BrainOption = None) -> None:
+def review_list(pager: PagerOption = True, as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """List waiting proposals, oldest first."""
     with open_brain(brain) as opened:
         waiting = [(one.name if opened.others else "", found) for one, its in opened.waiting() for found in its]
     values = [proposal_json(found) | ({"brain": name} if name else {}) for name, found in waiting]
-    show(values if as_json else None, report="proposals", waiting=waiting)
+    with paged(is_wanted=pager and not as_json):
+        show(values if as_json else None, report="proposals", waiting=waiting)
 
 
 @review.command("show")

@@ -13,13 +13,13 @@ import typer
 from typer import Argument, Option
 
 from nugget import config as settings_of
-from nugget.cli import BrainOption, DryRunOption, JsonOption, library, open_brain, progress, show, worker
+from nugget.cli import BrainOption, DryRunOption, JsonOption, library, open_brain, progress, show, worker, writing
 from nugget.cli import install as installing
 from nugget.config import Environment, current_folder, documented_keys, read_environment, read_user_file
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
-from nugget.upkeep import prepare_machine, set_values
+from nugget.upkeep import set_values
 from nugget.upkeep.client_settings import FileChange, SettingsScope, apply, diff
 
 commands = typer.Typer(add_completion=False)
@@ -78,7 +78,7 @@ def install(
         scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall, notes=notes
     )
     if not dry_run:
-        prepare(environment)
+        prepare()
     if _carry_out(changes, dry_run=dry_run):
         undo = f"nugget uninstall{' --scope project' * (scope == 'project')}"
         put(f"New sessions are captured when they end, and can ask the brain. `{undo}` undoes this.")
@@ -126,11 +126,13 @@ def uninstall(
         put(f"What was captured stays in {environment.home} and in your brain until you delete it.")
 
 
-def prepare(environment: Environment, brain: Path | None = None) -> None:
-    """Compile the redaction rules and index the brain, so that no session waits for them."""
-    prepare_machine(environment, note)
+def prepare(brain: Path | None = None) -> None:
+    """Compile the redaction rules, load the model and index the brain, so that no session waits for them."""
+    writing.secret_lines("")
     with suppress(NuggetError), open_brain(brain) as opened, progress():
         opened.sync()
+        if opened.embedder_problem:
+            note(f"There is no search by meaning yet: {opened.embedder_problem}")
 
 
 def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> None:
@@ -138,7 +140,7 @@ def _install_clients(place: Place | None, environment: Environment, command: Pat
     known = installing.clients(environment, command)
     chosen = [known[place]] if place else [client for client in known.values() if client.folder.is_dir()]
     if not dry_run:
-        prepare(environment)
+        prepare()
     for client in chosen:
         changes = installing.plan_client(client)
         if _carry_out(changes, dry_run=dry_run) or not changes:

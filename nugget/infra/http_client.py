@@ -19,8 +19,10 @@ THIS_MACHINE = "localhost", "127.0.0.1", "::1"
 def parts_of(url: str | None) -> SplitResult:
     """Return the parts of an address, all of them empty if it cannot be parsed."""
     try:
-        return urlsplit(url or "")
-    except ValueError:  # a bracket without its other half
+        parts = urlsplit(url or "")
+        _ = parts.port
+        return parts
+    except ValueError:  # a bracket without its other half, or a port that is none
         return urlsplit("")
 
 

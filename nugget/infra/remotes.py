@@ -90,7 +90,10 @@ def find_target(remote: Remote, environment: Environment) -> Target | str:
             return "there is no GitLab token (GITLAB_TOKEN)"
         open_by_name = partial(GitLab, token=token, server=server)
     else:
-        return f"{remote.name} is not on {web_host(api_url)} or {parts_of(server).hostname}"
+        hosts = {GitHub.variable: web_host(api_url), GitLab.variable: _host(server)}
+        if wrong := next((variable for variable, host in hosts.items() if not host), None):
+            return f"{wrong} is not the address of a server"
+        return f"{remote.name} is not on {' or '.join(hosts.values())}"
     return Target(replace(remote, token=token if may_see_token(url, environment) else None), name, open_by_name)
 
 
@@ -122,7 +125,12 @@ def find_token(environment: Environment) -> str | None:
 
 def web_host(api_url: str | None) -> str:
     """Return the host to clone from; `api.github.com` belongs to `github.com`."""
-    return (parts_of(api_url or API_URL).hostname or "").removeprefix("api.")
+    return _host(api_url or API_URL).removeprefix("api.")
+
+
+def _host(address: str) -> str:
+    parts = parts_of(address)
+    return parts.hostname or "" if parts.scheme in ("http", "https") else ""
 
 
 def repository_name(url: str, *, api_url: str | None) -> str | None:
@@ -136,7 +144,7 @@ def project_path(url: str, *, server: str) -> str | None:
     """Return `group/project` of a remote on this GitLab, or None."""
     host, path = host_and_path(url)
     named = re.fullmatch(r"/*((?:[\w.-]+/)+[\w.-]+?)(?:\.git)?/*", path)
-    return named[1] if named and host == parts_of(server).hostname else None
+    return named[1] if named and host == _host(server) else None
 
 
 def find_remote(repo: Path) -> Remote | None:

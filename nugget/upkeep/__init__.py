@@ -28,7 +28,6 @@ from nugget.config import (
 )
 from nugget.errors import BrainError, GitError, NuggetError, UsageError, reason_of
 from nugget.infra import files, git, remotes, system
-from nugget.infra.embedding import embedder_or_problem
 from nugget.infra.workspace import remote_address
 from nugget.text import printable
 
@@ -244,15 +243,6 @@ def _push(environment: Environment, brain: Path, note: Callable[[str], None]) ->
         problems = (error,)
     for problem in problems:
         note(f"Not pushed yet: {problem} `nugget sync --rebase` tries again.")
-
-
-def prepare_machine(environment: Environment, note: Callable[[str], None]) -> None:
-    """Compile the redaction rules and load the embedding model, so that no session waits for them."""
-    from nugget.redaction import redact
-
-    redact("")
-    if problem := embedder_or_problem(load_settings(environment), environment)[1]:
-        note(f"There is no search by meaning yet: {problem}")
 
 
 def _owner() -> str:

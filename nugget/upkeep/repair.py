@@ -16,7 +16,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from nugget.capture.ledger import write_id
 from nugget.errors import ConflictError, GitError, NuggetError, UsageError, reason_of
 from nugget.index.embedded.connection import find_damage, index_folder, remove_database
 from nugget.infra import files, git, system
@@ -45,7 +44,7 @@ def repair(brain: Path, home: Path) -> list[str]:
     messages: list[str] = []
     steps = [_leftovers(brain, home), _databases(brain, home)]
     if git.is_repository(brain):
-        steps = [_locks(brain), _changes(brain, home), *steps, _objects(brain)]
+        steps = [_locks(brain), _changes(brain), *steps, _objects(brain)]
     for step in steps:
         try:
             messages += step
@@ -66,14 +65,12 @@ def _locks(brain: Path) -> Iterator[str]:
                 yield f"Removed {lock}: the git that made it {age_s:.0f} s ago is gone."
 
 
-def _changes(brain: Path, home: Path) -> Iterator[str]:
-    """Finish or drop an interrupted change, and write the id of a brain that has none."""
+def _changes(brain: Path) -> Iterator[str]:
+    """Finish or drop an interrupted change."""
     if (git.git_dir(brain) / "nugget" / "work").exists():
         with git.only_writer(brain):
             pass
         yield "Finished or dropped the change that a killed command left."
-    if named := write_id(brain, home):
-        yield f"Wrote the id of the brain, {named}, to brain.yaml and committed it."
 
 
 def _leftovers(brain: Path, home: Path) -> Iterator[str]:
@@ -139,8 +136,9 @@ def scrub(
         with files.locked(home / "queue" / "worker.lock", wait=False):
             for file in tracked([*_stored_files(home), *_stored_files(brain)], "Reading (MB)", _megabytes):
                 try:
-                    if any(secret in file.name for secret in known):
-                        raise NuggetError("a secret is in its name; rename it first (a unit by `nugget mv --name`)")
+                    inside = file.relative_to(brain if file.is_relative_to(brain) else home).as_posix()
+                    if any(secret in inside for secret in known):
+                        raise NuggetError("a secret is in its name; rename it first (a unit by `nugget mv`)")
                     text, is_clean = _cleaned(_text_of(file), known, allow)
                     if is_clean:
                         continue

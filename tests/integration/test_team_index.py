@@ -409,7 +409,7 @@ def test_the_setting_is_ones_own_and_without_a_password(brain, nugget, synced, t
     with (brain / "brain.yaml").open("a") as file:
         file.write("\nindex: postgresql://attacker.example/x\n")
     assert load_settings(read_environment(), brain).index == ""
-    for address in ("postgresql://me:hunter2@db/x", "postgresql://db/x?password=hunter2"):
+    for address in ("postgresql://me:hunter2@db/x", "postgresql://db/x?pass%77ord=hunter2"):
         refused = nugget("config", "set", "index", address)
         assert refused.code == 2 and "hunter2" not in refused.out + refused.err
         monkeypatch.setenv("NUGGET_INDEX", address)

@@ -35,8 +35,6 @@ _UPDATE_TAKES_S = 1.0
 """The time after which a `git update-ref` that outlived its killed parent has ended."""
 _BLOCKED = "blocked"
 """Marks a path that does not lead to a plain file of the checkout: a folder, a link, or a path through a link."""
-_REFS = r"(refs/heads/\S+( [0-9a-f]{40,64}| None){2}\n)+"
-"""Branches, each with the commits before and after: nothing that git could take for an option."""
 
 _held = threading.local()
 """The locks of this thread, by the work folder of the repository."""
@@ -211,14 +209,13 @@ def _finish(repo: Path) -> None:
 
 def _read(intent: Path) -> tuple[list[RefChange], bool, list[LedgerLine]]:
     """Return the branches of an intent, whether to check out the first, and ledger lines. Raises GitError."""
-    try:
+    with suppress(ValueError, TypeError, RecursionError):
         named, checkout, lines = json.loads(intent.read_bytes())
         refs = [RefChange(*ref) for ref in named]
         added: list[LedgerLine] = [(name, dict(line)) for *_, name, line in lines if name in _LEDGERS]
-        if re.fullmatch(_REFS, "".join("{} {} {}\n".format(*ref) for ref in refs)):
+        shown = "".join("{} {} {}\n".format(*ref) for ref in refs)
+        if re.fullmatch(r"(refs/heads/\S+( [0-9a-f]{40,64}| None){2}\n)+", shown):  # nothing that looks like an option
             return refs, bool(checkout), added
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        pass
     raise GitError(f"{intent} is nothing that Nugget wrote; nothing was changed.", hint="Remove it.")
 
 
@@ -283,9 +280,9 @@ def _hold_index(repo: Path, work: Path) -> None:
 def _move_ref(repo: Path, change: RefChange, message: str) -> None:
     verb = "delete" if change.new is None else "create" if change.expect is None else "update"
     line = " ".join(filter(None, (verb, *change))) + "\n"
-    log = f"nugget: {message.splitlines()[0]}"
+    message = f"nugget: {message.splitlines()[0]}"
     try:
-        run(repo, "update-ref", "-m", log, "--stdin", stdin=line.encode(), settings=DURABLE)
+        run(repo, "update-ref", "-m", message, "--stdin", stdin=line.encode(), settings=DURABLE)
     except GitError as error:
         if any(reason in str(error) for reason in ("but expected", "already exists", "unable to resolve")):
             raise _moved(change) from error
@@ -314,8 +311,7 @@ def _files_now(repo: Path, changed: Sequence[git.Change]) -> dict[str, str | Non
     """Return the blob id of each file in the checkout, None for absent ones."""
     found: dict[str, str | None] = dict.fromkeys(change.path for change in changed)
     regular: list[str] = []
-    for path in found:
-        file = repo / path
+    for path, file in [(path, repo / path) for path in found]:
         is_direct = Path(os.path.realpath(file)) == Path(os.path.realpath(repo)).joinpath(*path.split("/"))
         if is_direct and file.is_file():
             regular.append(path)

@@ -60,6 +60,9 @@ def test_init_again_changes_nothing_even_after_work(new):
     before, commit = snapshot(new), git.head(new)
     assert brains.init_brain(new, owner="Somebody else", now=LATER) == (new, False)
     assert (snapshot(new), git.head(new)) == (before, commit)
+    (new / ".gitignore").write_bytes(b"caf\xe9/\n")
+    brains.init_brain(new, owner="", now=LATER)
+    assert (new / ".gitignore").read_bytes() == b"caf\xe9/\n.nugget/\n"
 
 
 @pytest.mark.proves("BRAIN-INIT-FOREIGN")
@@ -286,6 +289,9 @@ def test_a_change_of_a_file_with_work_in_it_is_refused_before_anything_moves(own
         assert caught.value.hint == "Commit or undo them there, then run this again."
     assert (shell(own, "status", "--porcelain"), git.head(own)) == (before, head)
     assert (own / retry).read_text().endswith("\nNot finished yet.\n")
+    (own / retry).write_text("---\n{id: pattern/x, type: pattern, related: [{id: concept/keys, relation: uses}]}\n---")
+    with pytest.raises(KnowledgeError, match=f"{retry}: The frontmatter"):
+        forget_unit(own, "concept/keys")
 
 
 @pytest.mark.proves("BRAIN-MOVE")

@@ -8,6 +8,7 @@ from knowledge_files import KNOWN_PATH, accept, known_unit, shell
 from provenance_store import Shop, make_shop
 from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
 
+from nugget.app import Brain
 from nugget.brain.knowledge_file import parse
 from nugget.capture import capture_transcript, review
 from nugget.capture.proposals import flags_of
@@ -136,6 +137,8 @@ def test_one_decision_is_one_commit_and_needs_the_commit_that_was_looked_at(brai
     assert [file.id for file in left.files] == ["pattern/name-queues-after-events"]
     assert (left.title, subject) == (third.title, CACHE.title)
     assert (home / "ledger" / "rejected.jsonl").exists()
+    Brain(brain).undo()
+    assert review.show(brain, branch).title == f"{third.title}, and 1 more"
 
 
 @pytest.mark.proves("REVIEW-FLAGS")

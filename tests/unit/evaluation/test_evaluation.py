@@ -38,14 +38,6 @@ def opened(brain: Path) -> Iterator[Brain]:
         yield opened
 
 
-def run_of(opened: Brain, golden: str) -> dict[str, Any]:
-    model = opened.embedder.model if opened.embedder else None
-    return evaluate(
-        parse(golden.encode(), path="g")[0], lambda query: opened.ask(query, fresh=False, now=DAY),
-        known=opened.index.unit_ids(), ranking="calibrated", model=model, now=DAY,
-    )  # fmt: skip
-
-
 def write_golden(brain: Path, text: str) -> Path:
     file = brain / "evals" / "golden.yaml"
     file.parent.mkdir(exist_ok=True)
@@ -103,7 +95,9 @@ def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_cam
         opened.sync()
         ids = opened.index.unit_ids()
         asked = [{"question": entry["question"], "expect": [entry["expect"][0], ids[0]]} for entry in golden[:12]]
-        done = run_of(opened, yaml.safe_dump({"questions": asked}))
+        questions, _ = parse(yaml.safe_dump({"questions": asked}).encode(), path="g")
+        done = evaluate(questions, lambda query: opened.ask(query, fresh=False, now=DAY), known=ids, now=DAY,
+                        ranking="calibrated", model=opened.embedder and opened.embedder.model)  # fmt: skip
         for outcome in done["results"]:
             bundle = opened.ask(Query(outcome["question"], limit=50, budget_tokens=10**9), fresh=False, now=DAY)
             order = [hit.unit.id for hit in bundle.hits]

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from replay import STARTED, Agent, change_by_hand, commit, git, make_repository
@@ -298,10 +297,6 @@ def record(session: str = "aaaaaaaa-1111", *summaries: str) -> SessionRecord:
     )  # fmt: skip
 
 
-def take_in(home: Path, text: str) -> dict[str, Any]:
-    return import_lines(home, io.BytesIO(text.encode()), name="in.jsonl", settings=Settings(), dry_run=False)
-
-
 def stored(home: Path) -> list[SessionRecord]:
     return [read_session_file(file)[0] for file in session_files(home)]
 
@@ -315,7 +310,8 @@ def test_hostile_lines_are_reported_and_nothing_of_them_lands_anywhere_else(tmp_
         {"kind": "nugget", "id": "x-1", "type": "caveat", "summary": "same id", "confidence": 1, "session": "z"},
         {"kind": "touch", "path": "../up", "action": "created"},
     ]
-    done = take_in(tmp_path / "home", "\n".join(["{torn", *map(json.dumps, lines), "[]", "\0"]))
+    text = "\n".join(["{torn", *map(json.dumps, lines), "[]", "\0"]).encode()
+    done = import_lines(tmp_path / "home", io.BytesIO(text), name="in.jsonl", settings=Settings(), dry_run=False)
     assert (done["sessions"], done["new"], len(done["problems"])) == (1, 2, 5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
     [kept] = stored(tmp_path / "home")

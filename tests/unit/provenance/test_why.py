@@ -185,16 +185,6 @@ def test_what_is_about_a_symbol_or_names_it_comes_first(shop):
 EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch
 
 
-def weighed(
-    type: NuggetType, match: ScopeMatch, confidence: float, *, is_stale: bool = False, age_days: float | None = None,
-    text: float | None = None,
-) -> NuggetHit:  # fmt: skip
-    learned = None if age_days is None else NOW - timedelta(days=age_days)
-    nugget = Nugget(id="a-1", type=type, summary="s", confidence=confidence, session="a", session_started=learned)
-    hit = weigh(nugget, match, now=NOW, text=text)
-    return with_staleness(hit, StaleReason.EXPIRED if is_stale else None)
-
-
 DECISION, INTENT, STALE = NuggetType.DECISION, NuggetType.INTENT, {"is_stale": True}
 SCORES: list[tuple[NuggetType, ScopeMatch, float, dict[str, Any], float]] = [
     # 0.3 * the value of the scope, 0.2 * 0.7 for the type, 0.1 * 0.9 for the confidence
@@ -217,7 +207,10 @@ SCORES: list[tuple[NuggetType, ScopeMatch, float, dict[str, Any], float]] = [
                     "WHY-STALE-PENALTY", "WHY-CLAMP", "WHY-EXPLAIN")  # fmt: skip
 @pytest.mark.parametrize(("type_", "match", "confidence", "signals", "score"), SCORES)
 def test_scores_are_those_of_the_design_and_the_sum_of_their_contributions(type_, match, confidence, signals, score):
-    hit = weighed(type_, match, confidence, **signals)
+    learned = None if signals.get("age_days") is None else NOW - timedelta(days=signals["age_days"])
+    nugget = Nugget(id="a-1", type=type_, summary="s", confidence=confidence, session="a", session_started=learned)
+    hit = weigh(nugget, match, now=NOW, text=signals.get("text"))
+    hit = with_staleness(hit, StaleReason.EXPIRED if "is_stale" in signals else None)
     assert hit.score == pytest.approx(score, abs=1e-5)
     assert sum(part.value for part in hit.contributions) == pytest.approx(score, abs=1e-5)
 

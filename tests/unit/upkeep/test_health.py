@@ -97,6 +97,8 @@ def test_a_machine_without_a_brain_that_sends_its_sessions_shows_their_queue(nug
     seen, shown = nugget("status", "--json").json, nugget("status")
     assert (seen["server"], seen["sent"], seen["capture"]["queue"]["pending"]) == (server, 0, 1)
     assert shown.code == 0 and "1 pending" in shown.out and "Next: nugget capture" in shown.out
+    (isolated_home / ".nugget/config.yaml").write_text("brain: /moved\n")
+    assert nugget("status").err.startswith("Error: /moved does not exist.")
 
 
 @pytest.mark.proves("HEALTH-KEY", "CLI-ERRORS")
@@ -262,7 +264,8 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path):
     assert {leak["kind"] for leak in leaks} == {"password"} and "Winter2026" not in repr(leaks)
     with files.locked(home / "queue/worker.lock"), pytest.raises(NuggetError, match="A worker captures"):
         scrub(home, brain, [other])
-    (brain / f"use-{other.replace(' ', '-')}.md").write_text(other)
+    (brain / f"use-{other.replace(' ', '-')}").mkdir()
+    (brain / f"use-{other.replace(' ', '-')}/b.md").write_text(other)
     done = scrub(home, brain, [other])
     assert [Path(file).name for file in (*done["rewritten"], *done["removed"])] == ["a.jsonl.gz", "a.md", "index.db"]
     text = gzip.decompress((home / "archive/a.jsonl.gz").read_bytes()).decode()
