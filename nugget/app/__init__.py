@@ -305,7 +305,7 @@ class Brain:
         return Provenance(environment=self.environment, folder=where, brain=self, face=self.logs_as)
 
     def repair(self) -> list[str]:
-        """Repair traces of killed processes and failing disks, rebuild removed indexes, and return what was done."""
+        """Repair traces of killed processes, rebuild removed indexes, and return what was done."""
         machine = home_index_file(self.environment.home)
         was_there, done = machine.exists(), repair(self.path, self.environment.home)
         self.sync()

@@ -113,7 +113,8 @@ def propose(brain: Brain, *, folder: Path, **note: Any) -> capture.CaptureResult
     """
     brain = brains.capturing(brain, folder)
     home = brain.environment.home
-    with files.locked(ledger.lock_file(home, ledger.remember_brain(brain.path, home))):
+    # A lock of its own: a capture holds the brain's for as long as a model takes to read a session.
+    with files.locked(ledger.lock_file(home, ledger.remember_brain(brain.path, home), "-notes")):
         session = brain.environment.session or "unknown"
         return capture.propose_note(proposal_target(brain), session=session, folder=folder, **note)
 

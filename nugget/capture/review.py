@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from nugget.brain import knowledge_file as knowledge
 from nugget.capture import ledger
 from nugget.capture.compare import BRANCH_PREFIX
 from nugget.capture.proposals import WORD_JOINER, digest_text, is_digest, parse_message, reasons_in, titled
-from nugget.errors import ConflictError, ReviewError
+from nugget.errors import ConflictError, KnowledgeError, ReviewError
 from nugget.infra import git
 from nugget.models import Problem, Severity, Unit
 from nugget.text import counted
@@ -301,13 +302,17 @@ def _merge_knowledge(path: str, ours: bytes, before: bytes, theirs: bytes) -> by
     mine, base, other = (knowledge.parse_bytes(content, path=path).unit for content in (ours, before, theirs))
     if mine is None or base is None or other is None or not other.body.startswith(base.body.rstrip()):
         return None
-    changed = {
+    merged = {
         "confidence": max(mine.confidence, other.confidence),
         "evidence": tuple(dict.fromkeys((*mine.evidence, *other.evidence))),
         "last_modified": max(filter(None, (mine.last_modified, other.last_modified)), default=None),
     }
+    changed = {key: one for key, one in merged.items() if {getattr(unit, key) for unit in (mine, base, other)} != {one}}
     body = mine.body.rstrip() + other.body[len(base.body.rstrip()) :]
-    return knowledge.edit(ours.decode("utf-8"), changes=changed, body=body).encode()
+    with suppress(KnowledgeError):  # the three sides now differ in other keys only
+        return git.merge_files(*(knowledge.edit(side.decode(), changes=changed, body=body).encode()
+                                 for side in (ours, before, theirs)))  # fmt: skip
+    return None
 
 
 def _merge_commit(

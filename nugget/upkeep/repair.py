@@ -16,7 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from nugget.errors import ConflictError, GitError, NuggetError, UsageError, reason_of
+from nugget.errors import ConflictError, NuggetError, UsageError, reason_of
 from nugget.index.embedded.connection import find_damage, index_folder, remove_database
 from nugget.infra import files, git, system
 from nugget.redaction import redact, secret_lines
@@ -44,7 +44,7 @@ def repair(brain: Path, home: Path) -> list[str]:
     messages: list[str] = []
     steps = [_leftovers(brain, home), _databases(brain, home)]
     if git.is_repository(brain):
-        steps = [_locks(brain), _changes(brain), *steps, _objects(brain)]
+        steps = [_locks(brain), _changes(brain), *steps]
     for step in steps:
         try:
             messages += step
@@ -82,15 +82,6 @@ def _leftovers(brain: Path, home: Path) -> Iterator[str]:
             if found and file.is_file() and (is_old or not system.is_running(int(found[1]))):
                 file.unlink()
                 yield f"Removed {printable(str(file))}, left by process {found[1]}, which is gone."
-
-
-def _objects(brain: Path) -> Iterator[str]:
-    """Report what `git fsck` finds; lost objects can only come from another clone."""
-    try:
-        git.run(brain, "fsck", "--no-dangling", "--no-progress", timeout_s=600)
-    except GitError as error:
-        hint = "fetch what is missing from a clone or the remote (`git fetch`), or clone the brain again"
-        yield f"Not repaired: {str(error).rstrip('.')}; {hint}."
 
 
 def _databases(brain: Path, home: Path) -> Iterator[str]:
@@ -273,9 +264,10 @@ def restore(home: Path, source: Path) -> int:
             for member in members:
                 archive.extract(member, folder, filter="data")
             files.make_private(folder)
-            files.private_folder(home)
-            for entry in Path(folder).iterdir():
-                entry.replace(home / entry.name)
+            for file in filter(Path.is_file, Path(folder).rglob("*")):  # locks may be there already
+                place = home / file.relative_to(folder)
+                files.private_folder(place.parent)
+                file.replace(place)
     except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
         raise NuggetError(f"{source} cannot be restored ({reason_of(error)}); nothing was changed.") from error
     return len(members)

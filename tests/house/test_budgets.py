@@ -12,11 +12,11 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_355,
+    "lines": 42_353,
     "lines of a file": 388,
     "classes": 212,
     "re.compile": 127,
-    "lines of tests": 19_905,  # with the fault laboratory
+    "lines of tests": 19_904,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -16,7 +16,7 @@ from programs import program
 from sessions import write_transcript
 from terminals import terminal
 
-from nugget.infra import git
+from nugget.infra import files, git
 
 MARK = "zanzibarite"
 
@@ -69,7 +69,6 @@ def test_what_was_accepted_waits_for_review_again(nugget, words, tmp_path):
 
 def conversation(home: Path, name: str) -> Path:
     file = home / ".claude" / "projects" / "-srv-shop" / f"{name}.jsonl"
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_transcript(file, [(f"Remember: never cache the {MARK}, it goes stale.", f"I will not cache the {MARK}.")],
                      session=name)  # fmt: skip
     os.utime(file, (time.time() - 3600,) * 2)
@@ -121,7 +120,8 @@ def test_a_backup_brings_back_what_cannot_be_derived(nugget, words, isolated_hom
     assert nugget("backup", home / "no" / "such.tar.gz").code == 2 and not (home / "no").exists()
     listed = nugget("sessions", "--all", "--json").json
     home.rename(isolated_home / "before")
-    assert nugget("restore", archive).code == 0
+    with files.locked(home / "queue/worker.lock"):
+        assert nugget("restore", archive).code == 0
     for name in ("ledger/captures.jsonl", f"archive/{file.stem}.jsonl.gz"):
         assert (home / name).read_bytes() == (isolated_home / "before" / name).read_bytes()
     assert not (home / "index.db").exists() and (home / "ledger").stat().st_mode & 0o077 == 0

@@ -28,9 +28,10 @@ from waiting import PATIENCE_S
 
 import nugget
 from nugget.app.agent_session import AgentSession, print_traceback
-from nugget.capture import review
+from nugget.capture import ledger, review
 from nugget.config import load_settings, read_environment
 from nugget.evaluation import query_log
+from nugget.infra import files
 from nugget.mcp import INSTRUCTIONS
 from nugget.render import MAX_CHARS
 from nugget.upkeep import trust
@@ -310,7 +311,9 @@ def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain, tmp_path, 
             assert refused.is_error and told in text_of(refused), wrong
 
     (folder := tmp_path / "shop").mkdir()
-    with_client(talk, cwd=folder, NUGGET_BRAIN=str(brain), CLAUDE_CODE_SESSION_ID="session-7")
+    home = read_environment().home
+    with files.locked(ledger.lock_file(home, ledger.brain_key(brain, home))):  # as a capture under way does
+        with_client(talk, cwd=folder, NUGGET_BRAIN=str(brain), CLAUDE_CODE_SESSION_ID="session-7")
     [proposal] = review.proposals(brain)
     [file] = proposal.files
     unit = review.show(brain, None).files[0]

@@ -55,9 +55,7 @@ def add_first_units(brain: Path) -> Path:
     for example in (REPOSITORY / "brain-template" / "examples").glob("*.md"):
         text = example.read_text("utf-8")
         unit_type = text.partition("\ntype: ")[2].partition("\n")[0]
-        file = brain / "domains" / "coding" / f"{unit_type}s" / example.name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text.replace("2026-02-24", "2026-03-01"), "utf-8")
+        write(brain, f"domains/coding/{unit_type}s/{example.name}", text.replace("2026-02-24", "2026-03-01"))
     commit(brain, ["domains"], "First units")
     return brain
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from knowledge_files import KNOWN_PATH, accept, known_unit, shell
-from provenance_store import Shop, make_shop
+from provenance_store import make_shop
 from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
 
 from nugget.app import Brain
@@ -154,17 +154,19 @@ def test_commands_addresses_and_installs_are_pointed_out(body, flag):
     assert flag in flags_of(unit("Build with care", body))
 
 
-@pytest.fixture
-def shop(tmp_path: Path, isolated_home: Path, words: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    made = make_shop(tmp_path, isolated_home / ".nugget")
-    made.write("src/auth.ts", "export function login() {}\n")
-    made.commit()
-    monkeypatch.chdir(made.repo)
-    return made
+@pytest.mark.proves("REVIEW-ACCEPT")
+def test_edits_that_conflict_in_their_dates_alone_are_merged_with_every_other_key():
+    base = b"---\nid: pattern/a\ntype: pattern\nlast_modified: 2026-01-01\n---\n# A\n"
+    ours, theirs = base.replace(b"01-01", b"02-02"), base.replace(b"01-01", b"03-03\nsuperseded_by: pattern/b")
+    assert review.merge_sides("domains/x/patterns/a.md", ours, base, theirs) == theirs
 
 
 @pytest.mark.proves("PROMOTE")
-def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(shop, brain, nugget):
+def test_a_promoted_nugget_is_reviewed_and_comes_back_reviewed(words, brain, nugget, tmp_path, home, monkeypatch):
+    shop = make_shop(tmp_path, home)
+    shop.write("src/auth.ts", "export function login() {}\n")
+    shop.commit()
+    monkeypatch.chdir(shop.repo)
     id_ = shop.learn(
         "chose `ed25519` over RSA for signing tokens", path="src/auth.ts", symbol="login", confidence=0.9,
         detail="Verifying is ten times faster and keys are short.", alternatives=("RSA-2048",),
