@@ -21,7 +21,6 @@ from nugget.extraction.proposals import Extraction, Proposal, project_of
 from nugget.extraction.reasons import is_repeated
 from nugget.extraction.replies import (
     WINDOW_SCHEMA,
-    PromptTexts,
     bounded,
     cleaned,
     filled,
@@ -129,9 +128,8 @@ def extract_generative(
         value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA)
         if isinstance(value["summary"], str):
             summaries.append(shorten(value["summary"], 400))
-        shown = PromptTexts(text=text, existing=existing)
         for entry in well_formed(value, WINDOW_SCHEMA):
-            outcome = entry if isinstance(entry, str) else proposal_of(entry, shown, session, settings, now=now)
+            outcome = entry if isinstance(entry, str) else proposal_of(entry, text, existing, session, settings, now)
             if isinstance(outcome, str):
                 work.dropped.append(outcome)
             else:
@@ -283,7 +281,7 @@ def _nugget(
 ) -> Nugget | str:
     session, allow = work.session, allow_list(work.settings)
     whole, detail = (" ".join(cleaned(entry[name], allow).split()) for name in ("summary", "detail"))
-    found = proved(whole, detail or whole, entry, PromptTexts(text=text), session)
+    found = proved(whole, detail or whole, entry, text, session)
     if isinstance(found, str):
         return f"{shorten(whole, 80) or 'a nugget without a summary'}: {found}"
     summary = one_line(whole)

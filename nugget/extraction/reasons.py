@@ -329,15 +329,10 @@ def _kind(draft: Draft) -> NuggetType | None:
 
 
 def is_repeated(nugget: Nugget, kept: Sequence[Nugget], *, least: float) -> bool:
-    """Return whether a nugget shares `least` of its words (0 to 1) with another of its type and scope."""
+    """Return whether a nugget and another of its type and scope share `least` of the words of the shorter (0 to 1)."""
     alike = (one for one in kept if one.type is nugget.type and one.scope == nugget.scope)
-    return any(_shared_words(one.summary, nugget.summary) >= least for one in alike)
-
-
-def _shared_words(one: str, other: str) -> float:
-    """Return the share of the shorter text's distinct words that the other text has too (0 to 1)."""
-    ours, theirs = (set(map(str.lower, re.findall(r"[A-Za-z_]\w{2,}", text))) for text in (one, other))
-    return len(ours & theirs) / max(1, min(len(ours), len(theirs)))
+    ours, *others = (set(re.findall(r"[a-z_]\w{2,}", one.summary.lower())) for one in (nugget, *alike))
+    return any(len(ours & theirs) >= least * max(1, min(len(ours), len(theirs))) for theirs in others)
 
 
 def _words_in(text: str) -> list[str]:

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import product
 from operator import itemgetter
@@ -44,19 +43,15 @@ from nugget.text import shorten, slugify, title_slug
 UPDATES = "updates"
 """The relation with which a model says that a unit belongs in the file of an existing one."""
 
-MAX_QUOTE_CHARS = 600
-MIN_QUOTE_CHARS = 8
+MAX_QUOTE_CHARS, MIN_QUOTE_CHARS, _ANSWER_CHARS = 600, 8, 20
 
 _RULES = ("belief", "decision", "pattern", "constraint", "rejection")
 """Types that say what to do; pasted or printed text alone is not proof of one."""
 _OF_THE_PAST = ("bug", "rejection", "tuning")
 """Types that may rest on code that was later removed."""
 _STATED = (EventKind.PROMPT, EventKind.REPLY, EventKind.FILE_EDIT)
-_MAX_BODY_CHARS = 8000
-_MAX_READ = 40
-_LEAST_TITLE_CHARS = 30
-_FOREIGN_SCRIPT_SHARE, _KNOWN_SCRIPT_SHARE = 0.5, 0.01
-_LETTERS_SAMPLED = 50_000
+_MAX_BODY_CHARS, _MAX_READ, _LEAST_TITLE_CHARS = 8000, 40, 30
+_FOREIGN_SCRIPT_SHARE, _KNOWN_SCRIPT_SHARE, _LETTERS_SAMPLED = 0.5, 0.01, 50_000
 _LINE_MARK = re.compile(r"\A(?:USER|PASTED BY USER|AGENT(?: \([^)]*\))?|SUMMARY): |^[$+-] ", re.MULTILINE)
 # Comments, controls, and invisible or direction-changing characters, which make a text read differently to a
 # reviewer and to a model.
@@ -67,22 +62,14 @@ _INVISIBLE = re.compile(
 )
 
 _TEXT = {"type": "string"}
-_RELATION = {
-    "number": {"type": "integer", "description": "the number of an existing unit"},
-    "relation": _TEXT | {"enum": [UPDATES, *(kind.value for kind in RelationType)]},
-}
+_RELATION = {"number": {"type": "integer"}, "relation": _TEXT | {"enum": [UPDATES, *map(str, RelationType)]}}
+_TEXTS = {"type": "array", "items": _TEXT}
 _UNIT_SCHEMA = object_schema({
     "type": _TEXT | {"enum": [kind.value for kind in KnowledgeType]},
-    "title": _TEXT | {"minLength": 4, "maxLength": 300},
-    "domain": _TEXT | {"maxLength": 200},
-    "path": _TEXT | {"maxLength": 500},
-    "tags": {"type": "array", "items": _TEXT},
-    "confidence": {"type": "number", "description": "0 to 1"},
-    "body": _TEXT | {"minLength": 20, "maxLength": _MAX_BODY_CHARS},
-    "quotes": {"type": "array", "items": _TEXT, "minItems": 1},
-    "reason": _TEXT,
-    "alternatives": {"type": "array", "items": _TEXT},
-    "relations": {"type": "array", "items": object_schema(_RELATION)},
+    "title": _TEXT | {"minLength": 4, "maxLength": 300}, "domain": _TEXT | {"maxLength": 200},
+    "path": _TEXT | {"maxLength": 500}, "tags": _TEXTS, "confidence": {"type": "number", "description": "0 to 1"},
+    "body": _TEXT | {"minLength": 20, "maxLength": _MAX_BODY_CHARS}, "quotes": _TEXTS | {"minItems": 1},
+    "reason": _TEXT, "alternatives": _TEXTS, "relations": {"type": "array", "items": object_schema(_RELATION)},
 })  # fmt: skip
 WINDOW_SCHEMA = object_schema({"summary": _TEXT, "units": {"type": "array", "items": _UNIT_SCHEMA}})
 
@@ -95,11 +82,16 @@ UNSUPPORTED = 0.79
 _SUPPORTED, _SAME_SENTENCE, _SAME_CLAUSE = 0.5, 0.75, 0.5
 """The share of a claim's words that a quote needs to support it, and of both their words to be a near copy."""
 _STEM_CHARS = 4
-_NOT = re.compile(
-    r"\b(?:not(?! (?:only|just)\b)|no|never|without|avoid|cannot|stop|nicht(?! nur\b)|kein\w*|nie|niemals|ohne|ne|pas"
-    r"|jamais|sans|nunca|sin)\b|n['’]t\b|ない|ません|不|没|別に|禁止",
-    re.IGNORECASE,
+_NOT = (
+    r"(?i)\b(?:not(?! (?:only|just)\b)|no|never|without|avoid|cannot|stop|nicht(?! nur\b)|kein\w*|nie|niemals|ohne|ne"
+    r"|pas|jamais|sans|nunca|sin)\b|n['’]t\b|ない|ません|不|没|別に|禁止"
 )
+_LIKE_NOT = rf"{_NOT}|\b(?:hard to|unable to|impossible|fail(?:s|ed)? to|lack\w*|missing|outside|unless)\b"
+_LIMIT = r"(?i)\b(?:except|unless|außer|sauf|excepto|salvo)\b|以外|除了"
+_OPPOSITES = tuple(frozenset(group.split()) for group in (
+    "before after", "faster slower", "more less fewer", "larger smaller", "earlier later", "first last", "above below",
+    "enabled disabled", "allowed forbidden", "required optional", "milliseconds seconds minutes hours days weeks",
+))  # fmt: skip
 _NAME = re.compile(r"`([^`\n]+)`|(?<=[\w`,;)] )([A-Z][\w.+#-]{2,})|\b(\w*\d[\w.]*\w|\w+_\w+|[a-z]+[A-Z]\w+)\b")
 _WORD = r"[\w+#-]*\w"
 _UNIT = r"\A(\d[\d.,]*)[a-z]{1,2}\Z"
@@ -112,14 +104,6 @@ _CLAUSE_END = (
 )
 _MARKS = "*`\"'“”‘’«»"
 """Markdown and quotation marks, which models add and omit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptTexts:
-    """Texts in a prompt: a window of the session, and the existing units by their numbers (from 1)."""
-
-    text: str
-    existing: Sequence[Unit] = ()
 
 
 def well_formed(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | str]:
@@ -166,26 +150,26 @@ def cleaned(text: str, allow: Sequence[re.Pattern[str]]) -> str:
 
 
 def proved(
-    claim: str, body: str, entry: Mapping[str, Any], shown: PromptTexts, session: Session
+    claim: str, body: str, entry: Mapping[str, Any], text: str, session: Session
 ) -> tuple[tuple[Evidence, ...], float] | str:
-    """Return the evidence for a claim and how far it supports it (0 to 1), or why the claim is dropped."""
+    """Return the evidence in a window's text for a claim, and how far it supports it (0 to 1), or why it is dropped."""
     if not claim or not body:
         return "nothing is left of it without comments and invisible characters"
-    found = [find_quote(quote, shown, session) for quote in entry["quotes"][:5]]
+    found = [find_quote(quote, text, session) for quote in entry["quotes"][:5]]
     evidence = tuple(dict.fromkeys(one for one in found if one is not None))
     if not evidence:
         return "its quote is not in the session"
     if is_foreign(f"{claim}\n{body}", session):
         return "not in the language of the session"
-    if entry["type"] in _RULES and not is_own_words(evidence):
+    if entry["type"] in _RULES and not _is_said(claim, evidence):
         return "rests only on what was printed, pasted or quoted"
     if entry["type"] not in _OF_THE_PAST and all(_is_taken_out(one.quote, session) for one in evidence):
         return "rests on what a later edit took out"
-    support = support_of(claim, evidence, shown)
+    support = support_of(claim, evidence, text)
     return "its quotes do not say it" if support is None else (evidence, support)
 
 
-def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | None:
+def find_quote(quote: str, text: str, session: Session) -> Evidence | None:
     """Return the evidence for a quote: the matching text and the records that contain it.
 
     Spacing and marks may differ, words may not. Of a quote with an ellipsis, only the longest part must match. Return
@@ -193,11 +177,13 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
     """
     part = max(re.split(r"\[…\]|…|\.{3}", _LINE_MARK.sub("", html.unescape(quote).strip())), key=len)
     words = re.sub(f"[{_MARKS}]", "", part).strip(" .,;:!?。\n").split()
-    if len(quote) > 2 * MAX_QUOTE_CHARS or len(" ".join(words)) < MIN_QUOTE_CHARS:
+    if len(quote) > 2 * MAX_QUOTE_CHARS or not words:
         return None
     loose = rf"(?:[\s{_MARKS}]|(?<=\n)[+-] )+".join(f"[{_MARKS}]*".join(map(re.escape, word)) for word in words)
-    pattern = re.compile(rf"[{_MARKS}]*{loose}[{_MARKS}.!?。]*")
-    seen = pattern.search(shown.text)
+    whole = rf"[{_MARKS}]*{loose}[{_MARKS}.!?。]*"
+    is_answer = len(" ".join(words)) < MIN_QUOTE_CHARS  # such as `2`, which is evidence only as a whole line
+    pattern = re.compile(rf"(?m)(?:\A|(?<=^USER: )){whole}$" if is_answer else whole)
+    seen = pattern.search(text)
     if seen is None or len(seen[0]) > 2 * MAX_QUOTE_CHARS:
         return None
     first = None
@@ -213,7 +199,14 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
                 if speaker is Speaker.USER:  # whoever else said it before
                     return one
                 first = first or one
-    return first or Evidence(session=session.id, quote=seen[0])
+    return None if is_answer else first or Evidence(session=session.id, quote=seen[0])
+
+
+def _is_said(claim: str, evidence: Sequence[Evidence]) -> bool:
+    """Return whether somebody's own words tell of a claim, adopt a pasted text, or briefly answer a printed one."""
+    own = [one.quote for one in evidence if is_own_words([one])]
+    is_pasted = any(one.speaker is Speaker.QUOTED for one in evidence)
+    return any(is_pasted or len(quote) < _ANSWER_CHARS or _stems(quote) & _stems(claim) for quote in own)
 
 
 def _is_taken_out(quote: str, session: Session) -> bool:
@@ -225,30 +218,31 @@ def _is_taken_out(quote: str, session: Session) -> bool:
 
 
 def proposal_of(
-    entry: Mapping[str, Any], shown: PromptTexts, session: Session, settings: Settings, *, now: datetime
+    entry: Mapping[str, Any], text: str, existing: Sequence[Unit], session: Session, settings: Settings, now: datetime
 ) -> Proposal | str:
     """Return the proposal for an entry of a reply, or the reason for refusing it."""
     allow = allow_list(settings)
     title, body = capitalised(" ".join(cleaned(entry["title"], allow).split())), cleaned(entry["body"], allow)
-    found = proved(title, body, entry, shown, session)
+    found = proved(title, body, entry, text, session)
     if isinstance(found, str):
         return f"{shorten(title, 80) or 'a unit without a title'}: {found}"
     evidence, support = found
     if len(title) > TITLE_CHARS and len(shorter := title_of(title)) >= _LEAST_TITLE_CHARS:
         title, body = shorter, f"{title.rstrip('.')}.\n\n{body}"
-    relations, updated = _relations(entry["relations"], shown.existing)
+    relations, updated = _relations(entry["relations"], existing)
     kind = updated.type if updated else entry["type"]
     others = tuple(shorten(cleaned(one, allow), 300).rstrip(".") for one in entry["alternatives"][:6] if one.strip())
     named = f"/{entry['path'].strip()}"
     files = [path for _, path in edited_files(session.events, session) if named.endswith(f"/{path}")]
+    folders = [slugify(part, max_chars=40) for part in re.split(r"[/\\]+", entry["domain"]) if part.strip(". ")]
+    domain = (updated.domain if updated else None) or "/".join(folders[:4]) or "general"
     if others and kind == KnowledgeType.DECISION and not updated:
         body += f"\n\n**Instead of:** {'; '.join(others)}."
     unit = Unit(
         id=updated.id if updated else f"{kind}/{title_slug(title)}", source=SourceName.BRAIN, type=kind, title=title,
-        body=body, domain=(updated.domain if updated else None) or _domain(entry["domain"]),
         tags=tuple(dict.fromkeys(slugify(tag, max_chars=40) for tag in entry["tags"][:8] if tag.strip())),
         confidence=bounded(entry["confidence"], support), origin=Origin.AI_SESSION, related=relations,
-        session=session.id, evidence=evidence, last_modified=now.date(),
+        body=body, domain=domain, session=session.id, evidence=evidence, last_modified=now.date(),
         alternatives=others, scope=Scope(path=files[0]) if files and not updated else None,
         created=(session.ended or session.started or now).date(),
     )  # fmt: skip
@@ -256,18 +250,19 @@ def proposal_of(
     return Proposal(unit=unit, reason=reason, updates=updated.id if updated else None)
 
 
-def support_of(title: str, evidence: Sequence[Evidence], shown: PromptTexts) -> float | None:
+def support_of(title: str, evidence: Sequence[Evidence], text: str) -> float | None:
     """Return the share of a claim's words in its quotes, less if in doubt, or None if they do not support it.
 
     They do not if they share nothing with it, if it names something absent from the session, or if it changes their
     meaning: by a `not`, by another name or number, or by swapping what was chosen and rejected.
     """
-    quotes, known = "\n\n".join(one.quote for one in evidence), shown.text.lower()
+    quotes, known = "\n\n".join(one.quote for one in evidence), text.lower()
     said, claimed = _stems(quotes), _stems(title)
     names = _names(title)
     if not said & claimed or not all(_has(known, name) for name in names):
         return None
-    if any(_is_changed(ours, theirs, title, quotes, shown.text) for ours, theirs in _near_copies(title, quotes)):
+    copies = _near_copies(title, quotes)
+    if any(all(_is_changed(ours, one, title, quotes, text) for one in theirs) for ours, theirs in copies):
         return None
     left, right = _stems(" ".join(rejected_in(title))), _stems(" ".join(rejected_in(quotes)))
     if left and right and not left & right and left <= said:
@@ -277,14 +272,17 @@ def support_of(title: str, evidence: Sequence[Evidence], shown: PromptTexts) -> 
     return share if is_quoted else min(share, _SUPPORTED / 2)
 
 
-def _near_copies(title: str, quotes: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of sentences or clauses of a title and its quotes that share most of their words."""
+def _near_copies(title: str, quotes: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each sentence or clause of a title with the likest of its quotes that share most of its words."""
     for ends, least in ((_SENTENCE_END, _SAME_SENTENCE), (_CLAUSE_END, _SAME_CLAUSE)):
-        for ours, theirs in product(re.split(ends, title), re.split(ends, quotes)):
-            shared, words = _stems(ours) & _stems(theirs), _stems(ours) | _stems(theirs)
-            is_contrast = re.match(r"\s*not\b", ours) is not None  # `X, not Y`
-            if len(shared) > 1 and len(shared) >= least * len(words) and not is_contrast:
-                yield ours, theirs
+        for ours in re.split(ends, title):
+            likeness: dict[float, list[str]] = {}
+            for theirs in re.split(ends, quotes):
+                shared, words = _stems(ours) & _stems(theirs), _stems(ours) | _stems(theirs)
+                if len(shared) > 1 and len(shared) >= least * len(words):
+                    likeness.setdefault(len(shared) / len(words), []).append(theirs)
+            if likeness and not re.match(r"\s*not\b", ours):  # `X, not Y` is a contrast
+                yield ours, likeness[max(likeness)]
 
 
 def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> bool:
@@ -295,13 +293,21 @@ def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> b
         new = (word for word in re.findall(_WORD, clause) if _key(word) not in known)
         return any(_is_name(word, text) for word in new if word.lower() not in low or any(map(str.isdigit, word)))
 
-    is_turned = (_denials(ours, theirs) + _denials(theirs, ours)) % 2 == 1
-    return is_turned or (has_name(ours, quotes) and has_name(theirs, title))
+    def after(clause: str, word: str) -> frozenset[str]:
+        return next(filter(None, map(_stems, clause.lower().partition(word)[2].split())), frozenset())
+
+    left, right = (set(re.findall(r"\w+", one.lower())) for one in (ours, theirs))
+    pairs = (pair for group in _OPPOSITES for pair in product(group & left - right, group & right - left))
+    is_opposed = any(after(ours, one) == after(theirs, other) for one, other in pairs)
+    is_turned = all((_denials(ours, theirs, no) + _denials(theirs, ours, no)) % 2 for no in (_NOT, _LIKE_NOT))
+    is_wider = re.search(_LIMIT, theirs) is not None and re.search(rf"{_LIMIT}|\b(?:only|if|but|not)\b", title) is None
+    return is_turned or is_opposed or is_wider or (has_name(ours, quotes) and has_name(theirs, title))
 
 
-def _denials(clause: str, other: str) -> int:
+def _denials(clause: str, other: str, no: str) -> int:
     """Return how often a clause denies what the other speaks of too; a `not` at the end always counts."""
-    denied = (_stems(" ".join(clause[found.end() :].split()[:6])) for found in _NOT.finditer(clause))
+    after = (re.split(r"\b(?:and|und|et|y)\b", clause[found.end() :])[0] for found in re.finditer(no, clause))
+    denied = (_stems(" ".join(words.split()[:6])) for words in after)
     return sum(not stems or bool(stems & _stems(other)) for stems in denied)
 
 
@@ -325,17 +331,21 @@ def bounded(confidence: float, support: float) -> float:
 
 
 def _names(claim: str) -> set[str]:
-    """Return the names and numbers in a claim, in lower case; capitals mean nothing if most words have them."""
+    """Return the numbers in a claim and the beginnings of its names; capitals mean nothing if most words have them."""
     words = [word for word in claim.split()[1:] if len(word) > 3]
     is_plain = 2 * sum(word[0].isupper() for word in words) <= len(words)
-    found = ((code or other or (name if is_plain else "")) for code, name, other in _NAME.findall(claim))
-    return {re.sub(_UNIT, r"\1", name.lower().strip("`().")) for name in found} - {""}
+    found = _NAME.findall(claim)
+    code = (
+        word for span, _, other in found for word in re.findall(r"v?\d+(?:[.,]\d+)*\w*|\w+", (span or other).lower())
+    )
+    exact = {re.sub(_UNIT, r"\1", word) for word in code}
+    ours = {word if word[-1].isdigit() else word[: max(6, len(word) - 2)] for word in exact}
+    return ours | {name[:6].lower() for _, name, _ in found if name and is_plain}
 
 
 def _has(text: str, name: str) -> bool:
-    """Return whether a text contains a number, or a word that begins like a name: `postgres`, `PostgreSQL`."""
-    is_number = name[-1].isdigit()
-    return re.search(rf"(?<!\w){re.escape(name if is_number else name[:6])}" + r"(?!\d)" * is_number, text) is not None
+    """Return whether a text has a number, or a word that begins like this: `postgres` of `PostgreSQL`."""
+    return re.search(rf"(?<!\w){re.escape(name)}" + r"(?!\d)" * name[-1].isdigit(), text) is not None
 
 
 def _stems(text: str) -> frozenset[str]:
@@ -352,11 +362,6 @@ def _relations(
     updated = next((near for near, relation in shown if relation == UPDATES), None)
     others = ((near.id, relation) for near, relation in shown if relation != UPDATES and near is not updated)
     return tuple(dict.fromkeys(Relation(id=id_, relation=RelationType(one)) for id_, one in others)), updated
-
-
-def _domain(named: str) -> str:
-    parts = [slugify(part, max_chars=40) for part in re.split(r"[/\\]+", named) if part.strip(". ")]
-    return "/".join(parts[:4]) or "general"
 
 
 def is_foreign(text: str, session: Session) -> bool:

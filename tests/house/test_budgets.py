@@ -14,8 +14,8 @@ BUDGETS = {
     "modules": 165,
     "lines": 42_353,
     "lines of a file": 388,
-    "classes": 212,
-    "re.compile": 127,
+    "classes": 211,
+    "re.compile": 126,
     "lines of tests": 19_904,  # with the fault laboratory
 }
 LONG_FUNCTION = 60

@@ -28,6 +28,7 @@ from nugget.sources.speakers import SAID_BY
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PROMPT = "The webhook signature check fails in staging, but never locally."
 CAUSE = "The proxy re-serialises the JSON body, so the bytes that were signed are gone.\nVerify the raw body instead."
+FOUND = "Finding {} is that the file must be closed before it is renamed."
 BODY = "A proxy that re-serialises JSON changes the bytes that the sender signed. Verify the signature on the raw body."
 
 
@@ -51,9 +52,8 @@ SESSION = session_of(
 def unit(**changed: Any) -> dict[str, Any]:
     return {
         "type": "bug", "title": "Signatures must be checked on the raw body", "domain": "coding/web",
-        "path": "", "tags": ["webhooks", "Security"], "confidence": 0.9, "body": BODY,
+        "path": "", "tags": ["webhooks", "Security"], "confidence": 0.9, "body": BODY, "relations": [],
         "quotes": ["so the bytes that were signed are gone."], "reason": "cost an afternoon", "alternatives": [],
-        "relations": [],
     } | changed  # fmt: skip
 
 
@@ -78,13 +78,10 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
     ("claim", "quote", "is_said"),
     [
         ("Redis caches sessions", CAUSE.partition(",")[0], False),
-        ("The timeout must be 300 seconds", "the timeout must be 30 seconds", False),
-        ("Always retry a payment request", "never retry a payment request", False),
         ("Redis for the queue instead of Postgres", "let's have Postgres for the queue instead of Redis", False),
         ("Zahlungen werden automatisch wiederholt", "Zahlungen werden nie automatisch wiederholt", False),
         ("Migrations on TiDB need two reviewers", "migrations need two reviewers", False),
         ("Limit retries to fifty", "limit retries to five, because the broker bans clients", False),
-        ("Postgres loses jobs on a crash", "but Redis loses jobs on a crash", False),
         ("Payments are retried, but refunds wait", "payments are retried, but refunds never wait", False),
         ("Postgres sends the reports at night", "SQLite sends the reports at night", False),
         ("Session files are named by a plain UUID", "session files use plain UUIDs for their names", True),
@@ -95,8 +92,14 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
         ("Backfills stay: the machine does not do them", "the machine doesn't do them, that's no machine work", True),
         ("The first run takes 700 ms", "the first run takes ~700ms, all others 135ms", True),
         ("The first run takes 70 ms", "the first run takes ~700ms, all others 135ms", False),
+        *((claim, "hooks run before the commit, locks expire after 30 seconds, all routes need a key except /up",
+           False) for claim in ("Hooks run after a commit", "Locks expire after 30 minutes", "All routes need a key")),
+        ("`timeoutSeconds` bounds a request", "timeoutMillis bounds a request", False),
+        ("Backfills stay outside the state machine", "the state machine doesn't handle backfills", True),
+        ("`b` has no locks and always waits", "`b` has no locks - it always waits. `a` has locks", True),
+        ("The tap has no `git.app`", "the tap knows no app of git", True),
     ],
-)
+)  # fmt: skip
 def test_a_claim_is_kept_only_if_its_quotes_say_it(llm, server, claim, quote, is_said):
     said = f"{quote}, please, on Postgres. Now It is a UUID or a Source."
     server.script(reply(unit(title=claim, body=f"{claim}. {BODY}", quotes=[quote])))
@@ -139,10 +142,12 @@ def test_a_unit_whose_quote_is_not_in_the_session_is_dropped(quotes, llm, server
         {"title": "../../.git/config of signed bytes"},
         {"title": "x\n---\nid: concept/evil\nsource: manual\n---\n# signed bytes"},
         {"title": "signed bytes \" and ' and: colon #comment !!python/object:os.system [a, {b"},
-        {"tags": ["a\nid: evil", "]", "../x", "", "!!binary x"]},
         {"body": "---\nid: concept/evil\nconfidence: 1\n---\n\n# Another title\n\n" + BODY},
         {"body": BODY + "\n\n\x1b[2J\x07 and <script>alert(1)</script> \x00"},
-        {"reason": "line\nline | cell `code` @someone fixes #1\x1b[31m"},
+        {
+            "tags": ["a\nid: evil", "]", "../x", "", "!!binary x"],
+            "reason": "line\n| `code` @someone fixes #1\x1b[31m",
+        },
         {"relations": [{"number": number, "relation": "supersedes"} for number in range(-5, 50)]},
     ],
 )
@@ -154,8 +159,7 @@ def test_what_a_hostile_unit_names_reaches_no_file_as_it_is(hostile, llm, server
     assert path.startswith("domains/") and ".." not in path and "\\" not in path and ".git" not in path
     assert path == unit_path(parsed.unit.type, parsed.unit.domain or "", parsed.unit.id.partition("/")[2])
     assert parsed.unit.id.startswith("bug/") and parsed.unit.origin is Origin.AI_SESSION
-    assert 0 <= parsed.unit.confidence <= 1 and parsed.unit.related == ()
-    assert not any(char in file for char in "\x00\x07\x1b")
+    assert 0 <= parsed.unit.confidence <= 1 and parsed.unit.related == () and not set(file) & set("\x00\x07\x1b")
 
 
 @pytest.mark.proves("GEN-HOSTILE")
@@ -204,6 +208,17 @@ def test_a_decision_names_the_edited_file_and_what_was_turned_down(llm, server):
 
 
 @pytest.mark.proves("GEN-EVIDENCE")
+def test_an_answer_proves_what_was_printed_and_other_words_do_not(llm, server):
+    said = {"The body is signed": "2", "Always sign the body": "mend the login page, please", "Staging fails": PROMPT}
+    units = [unit(type="decision", title=title, quotes=["2. Sign the body", own]) for title, own in said.items()]
+    server.script(reply(units[0] | {"confidence": 0.6}, *units[1:]))
+    prompts = [(EventKind.PROMPT, own) for own in said.values()]
+    extraction = extract(llm, session_of((EventKind.OUTPUT, "1. Sign no part\n2. Sign the body"), *prompts))
+    assert extraction.dropped == ("Always sign the body: rests only on what was printed, pasted or quoted",)
+    assert [one.unit.evidence[-1].quote for one in extraction.proposals] == ["2", PROMPT]
+
+
+@pytest.mark.proves("GEN-EVIDENCE")
 def test_a_long_title_is_said_in_full_by_the_body_and_a_quote_is_the_persons_wherever_else_it_stands(llm, server):
     long = "Signature checks fail in staging but never on a local machine, because the proxy re-serialises the body"
     printed_first = session_of((EventKind.OUTPUT, f"refused: {PROMPT}"), (EventKind.PROMPT, PROMPT))
@@ -225,18 +240,14 @@ def test_a_session_of_which_no_reply_can_be_used_fails_as_a_whole(useless, llm, 
 def long_session(exchanges: int, *, chars: int) -> Session:
     said: list[tuple[EventKind, str]] = []
     for number in range(exchanges):
-        said.append((EventKind.PROMPT, f"Question {number}: why does step {number} of the import fail?"))
-        filler = " ".join(f"word{number}x{index}" for index in range(chars // 12))
-        said.append(
-            (EventKind.REPLY, f"Finding {number} is that the file must be closed before it is renamed. {filler}")
-        )
+        told = [FOUND.format(number), *(f"word{number}x{index}" for index in range(chars // 12))]
+        said += [(EventKind.PROMPT, f"Why does step {number} fail?"), (EventKind.REPLY, " ".join(told))]
     return session_of(*said)
 
 
 def one_unit_a_window(request: Request, relation: str = "uses") -> Any:
     number = request.prompt.partition("<session>")[2].partition("Finding ")[2].partition(" ")[0]
-    quote = f"Finding {number} is that the file must be closed before it is renamed."
-    relations = [{"number": 1, "relation": relation}] if "<unit " in request.prompt else []
+    quote, relations = FOUND.format(number), [{"number": 1, "relation": relation}] if "<unit " in request.prompt else []
     return reply(unit(title=f"Close file {number} first", quotes=[quote], relations=relations), summary="Step.")
 
 
@@ -289,9 +300,8 @@ def test_near_units_are_shown_and_can_be_related_to(llm, server):
     known = [existing("concept/proxies"), existing("decision/json-everywhere")]
     relations = [{"number": at, "relation": name} for at, name in enumerate(("uses", "supersedes", "uses"), start=1)]
     server.script(reply(unit(relations=relations)))
-    [proposal] = extract(llm, nearest=lambda query: known).proposals
-    related = {one.id: one.relation for one in proposal.unit.related}
-    assert related == {"concept/proxies": "uses", "decision/json-everywhere": "supersedes"}
+    related = [(one.id, one.relation) for one in extract(llm, nearest=lambda query: known).proposals[0].unit.related]
+    assert related == [("concept/proxies", "uses"), ("decision/json-everywhere", "supersedes")]
     assert 'number="1" type="concept" domain="coding/web" title="proxies"' in server.requests[0].prompt
 
 
@@ -329,10 +339,6 @@ def entry(**changed: Any) -> dict[str, Any]:
     } | changed  # fmt: skip
 
 
-def nuggets_reply(*entries: Any) -> Any:
-    return value({"nuggets": list(entries)})
-
-
 def extracted(environment: Environment, llm: LLM | None, **changed: Any) -> ExtractedSession:
     given: dict[str, Any] = {"home": environment.home, "settings": Settings(), "now": LATER, "llm": llm}
     [outcome] = extract_sessions(list(find_sessions(environment, ["claude-code"])), Extractor(**{**given, **changed}))
@@ -347,21 +353,17 @@ def kept(environment: Environment, method: str = "generative") -> list[Nugget]:
 @pytest.mark.proves("PROVENANCE-GENERATIVE")
 def test_a_sound_nugget_is_kept_with_scope_evidence_and_cost(agent, llm, server, environment):
     long = f"The service has to stay stateless. {'All of its copies may answer. ' * 4}".strip()
-    server.script(nuggets_reply(entry(), entry(type="constraint", summary=long, path="no/such.py", detail="")))
+    server.script(value({"nuggets": [entry(), entry(type="constraint", summary=long, path="no/such.py", detail="")]}))
     outcome = extracted(environment, llm)
     assert (outcome.state, outcome.method, outcome.dropped) == ("extracted", "generative", ())
-    assert outcome.usd == pytest.approx(1000 * 2e-6 + 200 * 10e-6)
     decision, constraint = kept(environment)
     assert (decision.type, decision.scope.path, decision.scope.symbol) == (NuggetType.DECISION, "src/auth.py", "login")
-    assert decision.alternatives == ("session cookies",)
-    assert decision.evidence[0].quote == "because the service has to stay stateless"
-    assert decision.evidence[0].records
-    assert decision.source_prompt == "Add JWT authentication to the login"
+    assert decision.evidence[0].quote == "because the service has to stay stateless" and decision.evidence[0].records
+    assert decision.alternatives == ("session cookies",) and decision.source_prompt.startswith("Add JWT authentication")
     assert (constraint.scope.path, constraint.scope.symbol, constraint.detail) == (None, None, long)
     assert kept(environment, "heuristic") == []  # The model told more of the file than that it was asked for.
-    [request] = server.requests
-    assert "modified src/auth.py" in request.prompt
-    assert spending(environment.home)[1] == pytest.approx(outcome.usd)
+    assert "modified src/auth.py" in server.requests[0].prompt
+    assert (outcome.usd, spending(environment.home)[1]) == pytest.approx((0.004, 0.004))
 
 
 @pytest.mark.proves("PROVENANCE-GENERATIVE")
@@ -372,29 +374,27 @@ def test_what_cannot_be_taken_is_dropped_with_a_reason(agent, llm, server, envir
         entry(summary="Other path of the stateless service", path="../../etc/passwd", symbol="rm -rf /"),
         entry(summary="chose JWT over session cookies, since the service must stay stateless"),
     ]
-    server.script(nuggets_reply(entry(), *bad))
+    server.script(value({"nuggets": [entry(), *bad]}))
     outcome = extracted(environment, llm)
     assert [one.summary for one in kept(environment)] == [entry()["summary"], "Other path of the stateless service"]
     assert kept(environment)[1].scope.path is None and len(outcome.dropped) == 2
-    assert "its quote is not in the session" in outcome.dropped[0]
-    assert "not in the language of the session" in outcome.dropped[1]
+    assert outcome.dropped[0].endswith("not in the session") and "not in the language" in outcome.dropped[1]
 
 
 @pytest.mark.proves("PROVENANCE-GENERATIVE")
 def test_a_grown_session_is_asked_about_what_is_new_only(agent, llm, server, environment):
-    server.script(nuggets_reply(entry()))
+    server.script(value({"nuggets": [entry()]}))
     extracted(environment, llm, now=agent.moment)
     assert extracted(environment, llm).state == "skipped"
     agent.prompt("Now tell me how long a token lives")
     agent.reply("A token lives ten minutes, since the gateway caches keys for that long.")
     extracted(environment, None)  # The heuristics alone, in between.
     lives = entry(type="caveat", summary="tokens live ten minutes", quotes=["A token lives ten minutes"], path="")
-    server.script(nuggets_reply(lives))
+    server.script(value({"nuggets": [lives]}))
     assert extracted(environment, llm, now=agent.moment).state == "extracted"
     assert "Add JWT" not in server.requests[-1].prompt
     assert [one.summary for one in kept(environment)] == [entry()["summary"], "tokens live ten minutes"]
     extracted(environment, None, force=True)
     agent.prompt("And where are the keys kept?")
     server.script(status(400))
-    assert extracted(environment, llm).method == "heuristic"
-    assert len(kept(environment)) == 2  # What was paid for stays.
+    assert extracted(environment, llm).method == "heuristic" and len(kept(environment)) == 2  # paid for, so it stays
