@@ -151,14 +151,14 @@ def compare(
     proposals: Iterable[Proposal], brain: KnownBrain, *, session: str | None, max_units: int,
     origin: Origin = Origin.AI_SESSION, edits: bool = True, beyond: str = "",
 ) -> tuple[tuple[ProposedChange, ...], tuple[str, ...]]:  # fmt: skip
-    """Return the files to propose, at most `max_units` and the most trusted first, and why others are left out.
+    """Return the files to propose, at most `max_units` and the most useful first, and why others are left out.
 
     Without `edits` no existing file is changed: additions to one are proposed as a new file, and flagged.
     `beyond` is the reason given for units beyond `max_units`.
     """
     beyond = beyond or f"more than {max_units} units (capture.max_units)"
     accepted: list[tuple[Unit, Proposal]] = []
-    for proposal in sorted(proposals, key=lambda one: -one.unit.confidence):
+    for proposal in sorted(proposals, key=lambda one: (one.rank, -one.unit.confidence)):
         unit = _tidy(proposal.unit, today=brain.today, session=session, origin=origin)
         if isinstance(unit, str):
             brain.drop(proposal.unit, unit)

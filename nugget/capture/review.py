@@ -253,7 +253,7 @@ def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str])
                                   problems=parsed.problems))  # fmt: skip
     if is_digest(branch.name):
         title, body = digest_text([(file.unit, file.status) for file in files if file.unit])
-    places = {path: place for place, path in enumerate(reasons_in(body))}  # the most trusted first; git sorts by path
+    places = {path: place for place, path in enumerate(reasons_in(body))}  # as proposed; git sorts by path
     files.sort(key=lambda file: places.get(file.path, len(places)))
     return ProposalBranch(
         branch=branch.name, sha=branch.sha, base=base, made=branch.committed, message=branch.message,

@@ -128,12 +128,12 @@ def extract_generative(
         value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA)
         if isinstance(value["summary"], str):
             summaries.append(shorten(value["summary"], 400))
-        for entry in well_formed(value, WINDOW_SCHEMA):
+        for place, entry in enumerate(well_formed(value, WINDOW_SCHEMA)):
             outcome = entry if isinstance(entry, str) else proposal_of(entry, text, existing, session, settings, now)
             if isinstance(outcome, str):
                 work.dropped.append(outcome)
             else:
-                found[:] = _joined(found, outcome)
+                found[:] = _joined(found, replace(outcome, rank=place))
 
     read_each(work, read)
     summary = shorten(" ".join(summaries), 600)

@@ -25,13 +25,15 @@ class Proposal:
     """A knowledge unit found in a session, with one line on why it was proposed.
 
     `updates` is the id of the unit whose file it corrects or extends, if known; `note` is a hint for the reviewer.
-    For a note in a vault, `names` are the names by which others link to it, and `links` the names that it links to.
+    `rank` is its place among the units of its session, the most useful first, if that is known. For a note in a vault,
+    `names` are the names by which others link to it, and `links` the names that it links to.
     """
 
     unit: Unit
     reason: str
     updates: str | None = None
     note: str | None = None
+    rank: int = 0
     names: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
 

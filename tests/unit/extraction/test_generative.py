@@ -208,7 +208,7 @@ def test_a_decision_names_the_edited_file_and_what_was_turned_down(llm, server):
 
 
 @pytest.mark.proves("GEN-EVIDENCE")
-def test_an_answer_proves_what_was_printed_and_other_words_do_not(llm, server):
+def test_an_answer_proves_what_was_printed_other_words_do_not_and_what_is_first_stays_first(llm, server):
     said = {"The body is signed": "2", "Always sign the body": "mend the login page, please", "Staging fails": PROMPT}
     units = [unit(type="decision", title=title, quotes=["2. Sign the body", own]) for title, own in said.items()]
     server.script(reply(units[0] | {"confidence": 0.6}, *units[1:]))
@@ -216,6 +216,7 @@ def test_an_answer_proves_what_was_printed_and_other_words_do_not(llm, server):
     extraction = extract(llm, session_of((EventKind.OUTPUT, "1. Sign no part\n2. Sign the body"), *prompts))
     assert extraction.dropped == ("Always sign the body: rests only on what was printed, pasted or quoted",)
     assert [one.unit.evidence[-1].quote for one in extraction.proposals] == ["2", PROMPT]
+    assert [path.rpartition("/")[2] for path in written(extraction)] == ["the-body-is-signed.md", "staging-fails.md"]
 
 
 @pytest.mark.proves("GEN-EVIDENCE")
