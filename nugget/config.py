@@ -183,11 +183,6 @@ def load_settings(environment: Environment, brain: Path | None = None, *, refuse
     return Settings(**{_keys()[key].name: value for key, value in values.items()})
 
 
-def value_of(settings: Settings, key: str) -> Any:
-    """Return the value of a setting by its dotted key."""
-    return getattr(settings, _keys()[key].name)
-
-
 def read_user_file(environment: Environment) -> dict[str, Entry]:
     """Return the dotted keys of the user's configuration. Raises UsageError for a file that cannot be read."""
     file = environment.home / "config.yaml"

@@ -235,7 +235,7 @@ def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainO
             ("brain.yaml", key in shared),
         ]
         origin = next((name for name, is_set in origins if is_set), "default")
-        rows.append((key, settings_of.value_of(settings, key), origin))
+        rows.append((key, getattr(settings, key.replace(".", "_", 1)), origin))
     values = {key: {"value": value, "from": origin} for key, value, origin in rows}
     show(values if as_json else None, report="settings", rows=rows)
 

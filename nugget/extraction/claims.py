@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_PRONOUN = phrases.any_of(
-    r"^(?:it|its|it's|this|that|that's|these|those|they|them|he|she|here|there|both|so|also|then|one|such|which"
-    r"|the (?:former|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那"
-    r"|它)\b"
-)
 _LINK = phrases.any_of(
     r"^(?:(?:and|but|so|or) )?(?:this|that|it|they|these|those|otherwise|because|since|instead|without|which|however"
     r"|only|when|if|unless|even|so|but|thus|therefore|then|such|both|no longer|not|given)\b"
@@ -126,13 +121,13 @@ def word_features(text: str) -> dict[str, float]:
     """Return the features of a sentence that depend on its words alone."""
     body = titles.clean(text)
     count = len(phrases.WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
-    patterns, lowered = phrases.FEATURES | phrases.FORMS, body.lower()
-    made = {name: float(bool(pattern.search(lowered))) for name, pattern in patterns.items()}
+    lowered = body.lower()
+    made = {name: float(bool(pattern.search(lowered))) for name, pattern in phrases.FEATURES.items()}
     made["instead"] = made["instead"] or float(bool(phrases.STRESSED_NOT.search(body)))
     made |= {
         "telling": (sum(made[name] for name in TELLING) - made["next_step"] - made["offer"]) / 4,
         "short": float(count < 7), "very short": float(count < 4), "long": float(count > 32),
-        "length": min(count, 30) / 30, "pronoun": float(bool(_PRONOUN.match(body))),
+        "length": min(count, 30) / 30,
         "colon": float(body.rstrip(" *").endswith((":", "："))), "chore": float(bool(phrases.CHORE.search(body))),
     }  # fmt: skip
     return made

@@ -277,10 +277,8 @@ def _features(draft: Draft) -> dict[str, float]:
     made |= {
         "support": len(draft.support) / 3,
         "channels": len(channels) / 4,
-        "with user": float(Channel.USER in channels),
         "tests": float(bool(_TESTS.search(draft.statement))),
         "status": float(bool(phrases.STATUS.search(draft.statement))),
-        "purpose": float(bool(_PURPOSE.search(draft.statement))),
         "cut": float(len(draft.title) + 2 < len(draft.statement)),
     }
     return made

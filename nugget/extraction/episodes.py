@@ -21,7 +21,6 @@ _NAME = re.compile(r"[\w.+#-]*\w[+#]*")
 _PICKING = frozenset("a an and both das den die go i'd i just let's nimm ok okay please the then use with yes".split())
 """Words that may stand beside the names in a pick."""
 _MOST_PICKED = 6
-_QUESTION = phrases.any_of(r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are|does|do|did|can you explain)\b")
 _TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
 
 _UNDO = phrases.any_of(
@@ -51,7 +50,6 @@ class Turn(StrEnum):
     REFUSAL = "refusal"
     AGREEMENT = "agreement"
     OBJECTION = "objection"
-    QUESTION = "question"
     REQUEST = "request"
     PASTED = "pasted"
     PLAN = "plan"
@@ -160,6 +158,4 @@ def turn_of(event: Event) -> Turn:
         return Turn.CHOICE
     if len(text) < 80 and phrases.AGREES.search(text):
         return Turn.AGREEMENT
-    if phrases.OBJECTS.search(text):
-        return Turn.OBJECTION
-    return Turn.QUESTION if _QUESTION.search(text) else Turn.REQUEST
+    return Turn.OBJECTION if phrases.OBJECTS.search(text) else Turn.REQUEST

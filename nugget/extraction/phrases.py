@@ -51,10 +51,7 @@ ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 """The question tool's report of a person's choice."""
 RECOMMENDED = any_of(r"\s*\([^()]*\brecommend[^()]*\)\.?$")
 
-FEATURES, FORMS = (
-    {name: any_of(*map("".join, parts), flags=re.NOFLAG) for name, parts in WORDS[table].items()}
-    for table in ("features", "forms")
-)
+FEATURES = {name: any_of(*map("".join, parts), flags=re.NOFLAG) for name, parts in WORDS["features"].items()}
 """What the words of a sentence in lower case say, and how it is built."""
 OFFERS = any_of(FEATURES["offer"].pattern)
 """The agent's question whether it should do something."""
