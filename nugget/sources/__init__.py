@@ -156,10 +156,10 @@ def read_document(path: Path) -> dict[str, Any] | None:
 
 
 def parse_record(line: str | bytes) -> dict[str, Any] | None:
-    """Parse the JSON object in a line or document; return None for anything else."""
+    """Parse the JSON object in a line, a document or a column of a database; return None for anything else."""
     try:
         record = json.loads(line)
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 

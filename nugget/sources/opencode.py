@@ -154,7 +154,7 @@ def _document(file: Path) -> dict[str, Any]:
 
 def _created(message: Mapping[str, Any]) -> float:
     made = mapping_of(message.get("time")).get("created")
-    return float(made) if isinstance(made, int | float) else 0.0
+    return made if isinstance(made, int | float) else 0.0  # an int may be too large for a float
 
 
 def _started(part: Mapping[str, Any]) -> object:

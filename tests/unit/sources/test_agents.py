@@ -59,11 +59,12 @@ def test_each_agents_variable_and_setting_says_where_to_look(tmp_path):
     for last, folder in enumerate([".codex", "moved", "set"]):
         rollout(folder, last)
     lines(tmp_path / "g/.gemini/tmp/ab/chats/session-1.json", {"sessionId": "g1", "projectHash": "x", "messages": []})
-    message = {"id": "msg_1", "sessionID": "ses_1", "role": "user"}
+    message = {"id": "msg_1", "sessionID": "ses_1", "role": "user", "time": {"created": 10**400}}
     lines(tmp_path / "x/opencode/storage/message/ses_1/msg_1.json", message)
 
     def ids(**variables: str) -> list[str]:
-        return [file.id[-1] for file in find_sessions(read_environment({"HOME": str(tmp_path), **variables}))]
+        found = find_sessions(read_environment({"HOME": str(tmp_path), **variables}))
+        return [file.id[-1] for file in found if read_any(file)]
 
     assert ids() == ["0"]
     assert ids(CODEX_HOME=str(tmp_path / "moved")) == ["1"]
@@ -163,7 +164,7 @@ def cursor_database(file: Path, *, wal: bool = False) -> sqlite3.Connection:
     rows = {
         "composerData:c1": json.dumps(about), "composerData:empty": "{}", "composerData:null": None,
         "composerData:c2": json.dumps({"conversation": [{"type": 1, "text": "why"}, {"type": 2, "text": "because"}]}),
-        "composer.content.1": "one\n", "composer.content.2": "one\ntwo\n",
+        "composerData:5": 5, "composer.content.1": "one\n", "composer.content.2": "one\ntwo\n",
     }  # fmt: skip
     rows |= {f"bubbleId:c1:{bubble['bubbleId']}": json.dumps(bubble) for bubble in BUBBLES}
     connection.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", rows.items())
