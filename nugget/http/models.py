@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -17,7 +18,8 @@ from starlette.responses import Response
 
 from nugget.app import logs
 from nugget.app.logs import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
-from nugget.models import Depth, Filter, KnowledgeType, Query, SourceName
+from nugget.models import Depth, Filter, Query, SourceName
+from nugget.models.nuggets import TYPES
 from nugget.render.json import without_secrets
 
 MAX_QUESTION_CHARS = 8_000
@@ -48,7 +50,6 @@ def _no_nul(text: str) -> str:
 
 Words = Annotated[str, Field(max_length=MAX_QUESTION_CHARS), AfterValidator(_no_nul)]
 Names = Annotated[list[Annotated[str, Field(max_length=200)]], BeforeValidator(_split), Field(max_length=50)]
-Types = Annotated[list[KnowledgeType], BeforeValidator(_split), Field(max_length=20)]
 Sources = Annotated[list[SourceName], BeforeValidator(_split), Field(max_length=20)]
 Intent = Literal["debug", "what-changed", "resume", "status", "general"]
 
@@ -71,49 +72,40 @@ class Parameters(BaseModel):
         return {name: value for name, value in given.items() if value != ""} if isinstance(given, dict) else given
 
 
-class QuestionParameters(Parameters):
-    """Parameters of both search and ask."""
+class SearchRequest(Parameters):
+    """Parameters of `nugget search`."""
 
     q: Annotated[Words, AfterValidator(_not_blank)] = Field(description="The question, or the words to look for")
-    limit: int | None = Field(default=None, ge=1, le=200, description="Maximum number of units")
-    types: Types = Field(default=[], description="Only these types")
+    limit: int | None = Field(default=None, ge=1, le=200, description="Maximum number of results")
+    offset: int = Field(default=0, ge=0, le=1000, description="Number of results to skip, for further pages")
+    types: Names = Field(default=[], description=f"Only these types: {', '.join(TYPES)}")
     domains: Names = Field(default=[], description="Only these domains and those below them")
     tags: Names = Field(default=[], description="Only units with all these tags")
-    since: date | None = Field(default=None, description="Only units created or changed since (YYYY-MM-DD)")
+    since: date | None = Field(default=None, description="Only what was created or changed since (YYYY-MM-DD)")
     sources: Sources = Field(default=[], description="Only these sources")
     explain: bool = Field(default=False, description="Explain each score")
 
-    def filter(self) -> Filter:
-        """Return the filter of the request."""
-        return Filter(
+    def query(self, identity: str | None) -> Query:
+        """Return the query of the request, which may search the memory of this identity."""
+        filter_ = Filter(
             sources=tuple(self.sources), types=tuple(self.types), domains=tuple(self.domains), tags=tuple(self.tags),
             since=self.since,
         )  # fmt: skip
-
-
-class SearchRequest(QuestionParameters):
-    """Parameters of `nugget search`."""
-
-    offset: int = Field(default=0, ge=0, le=1000, description="Number of results to skip, for further pages")
-
-    def query(self, identity: str | None) -> Query:
-        """Return the query of the request."""
         return Query(
-            self.q, filter=self.filter(), limit=self.limit, offset=self.offset, identity=identity, explain=self.explain
+            self.q, filter=filter_, limit=self.limit, offset=self.offset, identity=identity, explain=self.explain
         )
 
 
-class AskRequest(QuestionParameters):
+class AskRequest(SearchRequest):
     """Parameters of `nugget ask`."""
 
     budget: int | None = Field(default=None, ge=100, le=100_000, description="Maximum tokens in the answer")
     depth: Depth = Field(default=Depth.STANDARD, description="How much of each unit")
     no_llm: bool = Field(default=False, description="Only passages, even with an API key")
 
-    def query(self) -> Query:
-        """Return the query of the request."""
-        named = {"limit": self.limit, "budget_tokens": self.budget, "depth": self.depth, "explain": self.explain}
-        return Query(self.q, filter=self.filter(), **named)  # type: ignore[arg-type]
+    def query(self, identity: str | None) -> Query:
+        """Return the query of the request, which may search the memory of this identity."""
+        return replace(super().query(identity), budget_tokens=self.budget, depth=self.depth)
 
 
 class SessionRequest(Parameters):

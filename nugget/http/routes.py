@@ -105,10 +105,11 @@ def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter
 
     @app.post("/v1/ask")
     async def ask(request: models.AskRequest) -> Response:
-        """Find the best units for a question, in the JSON of `nugget ask --json`."""
+        """Find what answers a question, in the JSON of `nugget ask --json`."""
 
         def work() -> Response:
-            return json_reply(without_secrets(bundle_json(session.ask(request.query(), with_llm=not request.no_llm))))
+            found = session.ask(request.query(session.identity), with_llm=not request.no_llm)
+            return json_reply(without_secrets(bundle_json(found)))
 
         waits_for_llm = not request.no_llm and session.llm()
         return await to_thread.run_sync(work, limiter=llm_threads if waits_for_llm else None)

@@ -62,7 +62,7 @@ def test_a_new_unit_is_found_and_secrets_in_units_are_not_given_out(server):
     assert server.brain
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     write_unit(server.brain, "pattern/zebra-rollout", f"# Zebra rollout\n\nUse {token} for it.")
-    found = server.ask("/v1/search", q="zebra rollout")
+    found = server.ask("/v1/search", q="zebra rollout", types="pattern,constraint")
     assert found.json["hits"][0]["id"] == "pattern/zebra-rollout"
     for answer in (found, server.ask("/v1/units/pattern/zebra-rollout")):
         assert token.encode() not in answer.body and b"[redacted:" in answer.body
@@ -91,8 +91,9 @@ def test_memory_is_that_of_the_servers_identity_alone(server):
         assert refused.status in (404, 422) and b"hums" not in refused.body
     assert server.ask("/v1/search?q=crystal&identity=zealot").error.code == "unknown_parameter"
     with served(server.home, "--as", "zealot", brain=server.brain) as zealot:
-        found = zealot.ask("/v1/search", q="crystal", sources="memory")
-        assert [hit["ref"] for hit in found.json["hits"]] == ["memory:zealot/plan.md"] and b"hums" in found.body
+        for path in ("/v1/search", "/v1/ask"):
+            found = zealot.ask(path, q="crystal", sources="memory", offset=0)
+            assert [hit["ref"] for hit in found.json["hits"]] == ["memory:zealot/plan.md"] and b"hums" in found.body
         assert b"hums" in zealot.ask("/v1/units/memory:zealot/plan.md").body
         assert b"fake" not in found.body + zealot.ask("/v1/units/memory:roast/plan.md").body
 
@@ -119,7 +120,7 @@ def test_bad_requests_get_one_clear_sentence(server):
         ("/v1/ask", {"q": "x", "colour": "red"}, 422, "unknown_parameter"),
         ("/v1/ask", {"q": "x", "limit": 10**9}, 422, "invalid_parameter"),
         ("/v1/ask", {"q": "x" * 1_000_001}, 413, "body_too_large"), ("/v1/ask?q=a%00b", None, 422, "invalid_parameter"),
-        ("/v1/nothing", None, 404, "not_found"),
+        ("/v1/nothing", None, 404, "not_found"), ("/v1/ask?q=x&types=recipe", None, 422, "invalid_request"),
     ]  # fmt: skip
     for path, body, status, code in cases:
         sent = {"content-type": "application/json"} if isinstance(body, bytes) else {}
