@@ -166,9 +166,11 @@ class Brain:
         limit = self.settings.retrieval_limit
         usual = Query("", limit=limit, budget_tokens=SEARCH_TOKENS, depth=Depth.SUMMARY, profile="task")
         query = checked(question, usual)
-        parsed = parse_search(with_saved(query.text, self.settings.retrieval_searches), today=moment.date())
+        text = with_saved(query.text, self.settings.retrieval_searches)
+        parsed = parse_search(text, today=moment.date())
         merged = merge_filters(query.filter, parsed.filter)
-        parsed = replace(parsed, filter=merged, lists=not parsed.text.strip() and not merged.is_empty)
+        problem = parsed.problem or (f"there is no saved query {text.split()[0]}" if text[:1] == "@" else None)
+        parsed = replace(parsed, filter=merged, lists=not parsed.text.strip() and not merged.is_empty, problem=problem)
         return self._retrieve(query, parsed, None, moment, fresh=fresh, log=log)
 
     def _retrieve(

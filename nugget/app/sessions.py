@@ -28,7 +28,7 @@ from nugget.models.nuggets import FileTouch, Nugget
 from nugget.provenance import open_index
 from nugget.sources import nugget_store, parse_timestamp
 from nugget.sources.condense import Exchange
-from nugget.sources.sessions import ERASED, archive_file, find_sessions, read_whole_session
+from nugget.sources.sessions import ERASED, archive_file, find_sessions, id_in, read_whole_session
 from nugget.text import counted
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def list_sessions(
 
 def find_session(asked: Provenance, name: str) -> KnownSession:
     """Return one session by its id, an id prefix, or a ref. Raises UsageError if there is not exactly one."""
-    prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0]
+    prefix = id_in(name)
     _, everything = list_sessions(asked, everything=True)
     by_id = {one.id: one for one in everything}
     found = by_id[named] if prefix and (named := only_id(prefix, by_id, "session")) else None

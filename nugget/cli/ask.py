@@ -292,7 +292,7 @@ def get(
 @commands.command()
 def suggest(
     prefix: Annotated[str, Argument(metavar="PREFIX", help="Only names that begin with this.")] = "",
-    limit: Annotated[int, Option("--limit", "-n", help="Maximum entries of each kind.")] = 10,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Maximum entries of each kind.")] = 10,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:

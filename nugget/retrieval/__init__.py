@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.infra.embedding import QuestionEmbedder
@@ -26,9 +27,6 @@ from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.scoring import helpful
 from nugget.retrieval.search import WRITTEN, Found, Indexes, day_of, list_source, merge_hits, search_source
 
-if TYPE_CHECKING:
-    from nugget.infra.embedding import Vector
-
 LIMIT = 10
 """The default number of results."""
 BUDGET_TOKENS = 2000
@@ -37,18 +35,6 @@ RERANKED = 30
 """The number of hits for a re-ranker."""
 READ_CLOSELY = 3
 """The number of hits whose sentences are compared with the question by meaning, for people."""
-
-
-class CachedEmbedder:
-    """An embedder that computes the vector of a question once."""
-
-    def __init__(self, embedder: QuestionEmbedder) -> None:
-        self.model = embedder.model
-        self._embed = cache(embedder.embed_query)
-
-    def embed_query(self, text: str) -> Vector:
-        """Return the vector of a question. Raises EmbeddingUnavailable."""
-        return self._embed(text)
 
 
 def retrieve(
@@ -65,7 +51,7 @@ def retrieve(
     first, limit = query.offset, query.limit or LIMIT
     most = first + limit + 1  # one more shows that there are more
     found: list[Found] = []
-    once = CachedEmbedder(embedder) if embedder else None
+    once: Any = embedder and SimpleNamespace(model=embedder.model, embed_query=cache(embedder.embed_query))
     if parsed.lists:
         hits = [hit for source in sources for hit in list_source(source, parsed.filter, indexes, most=most)]
         hits.sort(key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)

@@ -195,12 +195,13 @@ def to_hits(
     for key, entry in zip(keys, wanted, strict=True):
         if key not in units or key not in chunks:
             continue
-        ranks = (("vector", entry.vector_rank), ("bm25", entry.text_rank))
+        reasons = [f"vector #{entry.vector_rank}"] if entry.vector_rank else []
+        if entry.text_rank or mean_bm25(entry.match):
+            reasons.append(f"bm25 #{entry.text_rank}" if entry.text_rank else "bm25, whole unit")
         hits[key] = Hit(
             unit=units[key], score=entry.score,
             chunks=_shown(chunks[key], entry.chunk_keys, matcher, entry.score),
-            reasons=tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",),
-            stale_reason=stale.get(key), relevance=helps(key, entry.match),
+            reasons=tuple(reasons), stale_reason=stale.get(key), relevance=helps(key, entry.match),
             contributions=contributions_of(entry.match, entry.vector_rank, entry.text_rank) if query.explain else (),
         )  # fmt: skip
     order = _behind_successors(list(hits), hits, stale, index)
@@ -238,7 +239,8 @@ def _behind_successors(
     by_id = {hits[key].unit.id: key for key in order}
     successors = index.superseded_by(superseded)
     for key in superseded:
-        successor = by_id.get(successors.get(key, ""))
+        hits[key] = replace(hits[key], reasons=(*hits[key].reasons, f"superseded by {successors[key]}"))
+        successor = by_id.get(successors[key])
         if successor is None:
             continue
         reason = f"supersedes {hits[key].unit.id}"

@@ -159,6 +159,11 @@ def _read_database(path: Path, name: str | None) -> Session:
     return read_any(chosen[0])
 
 
+def id_in(name: str) -> str:
+    """Return the id, or its beginning, in the name of a session, which may be a ref: `session:4f1c/subagent#3`."""
+    return name.removeprefix("session:").removeprefix("sessions:").partition("#")[0].partition("/")[0]
+
+
 def read_whole_session(
     environment: Environment, settings: Settings, name: str
 ) -> tuple[Session, tuple[Exchange, ...], bool]:
@@ -169,7 +174,7 @@ def read_whole_session(
     """
     from nugget.redaction import is_excluded_project, redact_session
 
-    prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0].partition("/")[0]
+    prefix = id_in(name)
     if not is_name(prefix):
         raise UsageError(f"{name[:80]!r} is not the id of a session.", hint="`nugget sessions` lists them.")
     if found := find_session_by_id(environment, prefix):

@@ -20,9 +20,10 @@ from starlette.routing import Route
 
 from nugget.app import browsing
 from nugget.app.agent_session import AgentSession, print_traceback
+from nugget.app.brains import source_names
 from nugget.app.sessions import list_sessions
 from nugget.errors import BrainError, ConflictError, NuggetError, ReviewError, TranscriptError, UsageError
-from nugget.models import KnowledgeType, Query, SourceName
+from nugget.models import Filter, KnowledgeType, Query, SourceName
 from nugget.render import degraded_sentences, stale_words
 from nugget.text import content_hash, parse_day, shorten
 from nugget.web import units
@@ -161,13 +162,15 @@ def results(site: Site, request: Request) -> Response:
         raise ErrorPage(422, "This question is too long", f"A question may have {MAX_QUERY_CHARS:,} characters.")
     text = text.replace("\0", " ")
     chosen = {name: [value for value in request.query_params.getlist(name) if value] for name in _FACETS}
-    bundle = None
+    bundle, today = None, datetime.now(UTC).date()
     if text.strip():
-        words = [text, *(f"{name}:{value}" for name, values in chosen.items() for value in values)]
-        query = Query(" ".join(words), limit=20, explain=True, identity=site.session.identity)
+        begin = next((day for value in chosen["since"] if (day := parse_day(value, today=today))), None)
+        filter_ = Filter(sources=source_names(chosen["source"]), types=tuple(chosen["type"]),
+                         domains=tuple(chosen["domain"]), since=begin)  # fmt: skip
+        query = Query(text, filter=filter_, limit=20, explain=True, identity=site.session.identity)
         bundle = brain.search(query, log=comes_from_here(request) and "partial" not in request.query_params)
     hits = [_shown_hit(hit, text) for hit in bundle.hits] if bundle else []
-    begins = {age: parse_day(age, today=datetime.now(UTC).date()) or date.max for age in _AGES}
+    begins = {age: parse_day(age, today=today) or date.max for age in _AGES}
     days = [hit["unit"].last_modified or hit["unit"].created for hit in hits]
     facets = {
         "source": Counter(str(hit["unit"].source) for hit in hits),

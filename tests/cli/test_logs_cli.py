@@ -115,5 +115,5 @@ def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript, 
         "─── 2 " + "─" * 54, "You  10:08", "Thanks, that is the lighthouse", "Agent  10:09", "You are welcome.",
     ]  # fmt: skip
     assert "2 exchanges" in lines[1]
-    unfolded = nugget("sessions", "show", f"session:{CLAUDE_ID}#2", "--full").out
+    unfolded = nugget("sessions", "show", f"session:{CLAUDE_ID}/a1#2", "--full").out
     assert "    line one" in unfolded and "    + c" in unfolded and SECRET not in unfolded

@@ -20,7 +20,7 @@ from nugget.errors import LLMUnavailable, UsageError
 from nugget.index.embedded import Index
 from nugget.index.embedded.vectors import add_distance
 from nugget.models import Bundle, Chunk, Contribution, Depth, Filter, Hit, Query, SourceName, StaleReason, Unit
-from nugget.render import bundle_markdown
+from nugget.render import bundle_markdown, stale_words
 from nugget.retrieval.candidates import fuse
 from nugget.retrieval.llm import Reranker
 from nugget.retrieval.packing import pack
@@ -88,7 +88,8 @@ def test_a_saved_query_is_searched_by_its_name_and_narrowed(tmp_path, handbook):
     chosen = Settings(retrieval_searches=("off=paid type:concept", "off=never the second"), embedding_model="none")
     with Brain(handbook, settings=chosen) as brain:
         assert ids(brain.search("@off")) == ["concept/vacation"]
-        assert not ids(brain.search("@off until:1999-01-01"))
+        assert not ids(brain.search("@off until:1999-01-01")) and not brain.search("@off").degraded[1:]
+        assert brain.search("@of paid").degraded[0] == "plain_text: there is no saved query @of"
 
 
 @pytest.mark.proves("ASK-WEAK")
@@ -191,7 +192,9 @@ def test_a_superseded_unit_is_labelled_and_stands_behind_what_replaced_it(asked)
     bundle = asked.ask("where do we keep login sessions", fresh=False, now=NOW)
     found = ids(bundle)
     assert found.index("decision/sessions-in-postgres") < found.index("decision/redis-for-sessions")
-    assert bundle.hits[found.index("decision/redis-for-sessions")].stale_reason is StaleReason.SUPERSEDED
+    stale = bundle.hits[found.index("decision/redis-for-sessions")]
+    assert stale.stale_reason is StaleReason.SUPERSEDED
+    assert stale_words(stale) == "superseded by decision/sessions-in-postgres"
 
 
 def failing(question: str, candidates: Sequence[Hit]) -> list[float]:

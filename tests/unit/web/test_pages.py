@@ -63,7 +63,8 @@ def test_what_is_not_there_is_said_in_a_page(shown):
     for text in ("\0", "\u202e", "%ed%a0%80", "../../etc", "-" * 500, '"', "since they're passed as argv"):
         reply = shown.get(f"/search?q={quote(text)}")
         assert reply.status_code == 200 and "[redacted" not in reply.text
-    assert "Nothing matches. Try other words." in shown.get("/search?q=zzzqqq").text
+    for address in ("/search?q=zzzqqq", "/search?q=%22cache&type=belief", "/search?q=cache&domain=no+such"):
+        assert "Nothing matches. Try other words." in shown.get(address).text, "a facet narrows any query"
 
 
 @pytest.mark.proves("WEB-GATE")
