@@ -90,7 +90,7 @@ _LIKE_NOT = rf"{_NOT}|\b(?:hard to|unable to|impossible|fail(?:s|ed)? to|lack\w*
 _LIMIT = r"(?i)\b(?:except|unless|außer|sauf|excepto|salvo)\b|以外|除了"
 _OPPOSITES = tuple(frozenset(group.split()) for group in (
     "before after", "faster slower", "more less fewer", "larger smaller", "earlier later", "first last", "above below",
-    "enabled disabled", "allowed forbidden", "required optional", "milliseconds seconds minutes hours days weeks",
+    "on off", "vor nach", "enabled disabled", "allowed forbidden", "required optional", "seconds minutes hours days",
 ))  # fmt: skip
 _NAME = re.compile(r"`([^`\n]+)`|(?<=[\w`,;)] )([A-Z][\w.+#-]{2,})|\b(\w*\d[\w.]*\w|\w+_\w+|[a-z]+[A-Z]\w+)\b")
 _WORD = r"[\w+#-]*\w"
@@ -267,9 +267,9 @@ def support_of(title: str, evidence: Sequence[Evidence], text: str) -> float | N
     left, right = _stems(" ".join(rejected_in(title))), _stems(" ".join(rejected_in(quotes)))
     if left and right and not left & right and left <= said:
         return None
-    is_quoted = all(_has(quotes.lower(), name) for name in names)
+    is_told = all(_has(quotes.lower(), name) for name in names) and not all(one.quote.endswith("?") for one in evidence)
     share = len(said & claimed) / max(1, len(claimed))
-    return share if is_quoted else min(share, _SUPPORTED / 2)
+    return share if is_told else min(share, _SUPPORTED / 2)
 
 
 def _near_copies(title: str, quotes: str) -> Iterator[tuple[str, list[str]]]:
@@ -294,7 +294,7 @@ def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> b
         return any(_is_name(word, text) for word in new if word.lower() not in low or any(map(str.isdigit, word)))
 
     def after(clause: str, word: str) -> frozenset[str]:
-        return next(filter(None, map(_stems, clause.lower().partition(word)[2].split())), frozenset())
+        return next(filter(None, map(_stems, re.findall(rf"\b{word}\b(.*)", clause.lower())[0].split())), frozenset())
 
     left, right = (set(re.findall(r"\w+", one.lower())) for one in (ours, theirs))
     pairs = (pair for group in _OPPOSITES for pair in product(group & left - right, group & right - left))

@@ -75,37 +75,37 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
 
 @pytest.mark.proves("GEN-SUPPORTED")
 @pytest.mark.parametrize(
-    ("claim", "quote", "is_said"),
+    ("claim", "quote", "sure"),
     [
-        ("Redis caches sessions", CAUSE.partition(",")[0], False),
-        ("Redis for the queue instead of Postgres", "let's have Postgres for the queue instead of Redis", False),
-        ("Zahlungen werden automatisch wiederholt", "Zahlungen werden nie automatisch wiederholt", False),
-        ("Migrations on TiDB need two reviewers", "migrations need two reviewers", False),
-        ("Limit retries to fifty", "limit retries to five, because the broker bans clients", False),
-        ("Payments are retried, but refunds wait", "payments are retried, but refunds never wait", False),
-        ("Postgres sends the reports at night", "SQLite sends the reports at night", False),
-        ("Session files are named by a plain UUID", "session files use plain UUIDs for their names", True),
-        ("Send the flags and arguments, not only the name", "i want the flags and arguments sent, the whole", True),
-        ("Commits before the hook had no trailer", "when commits come before the hook, no trailer was added", True),
-        ("`validate_id` uses `ContainsAny`", "`validate_id` is apart (uses `ContainsAny()` not regex)", True),
-        ("State stays an alias, not a type definition", "we keep the alias; a type definition would be worse", True),
-        ("Backfills stay: the machine does not do them", "the machine doesn't do them, that's no machine work", True),
-        ("The first run takes 700 ms", "the first run takes ~700ms, all others 135ms", True),
-        ("The first run takes 70 ms", "the first run takes ~700ms, all others 135ms", False),
+        ("Redis caches sessions", CAUSE.partition(",")[0], 0),
+        ("Redis for the queue instead of Postgres", "let's have Postgres for the queue instead of Redis", 0),
+        ("Zahlungen werden automatisch wiederholt", "Zahlungen werden nie automatisch wiederholt", 0),
+        ("Migrations on TiDB need two reviewers", "migrations need two reviewers", 0),
+        ("Limit retries to fifty", "limit retries to five, because the broker bans clients", 0),
+        ("Payments are retried, but refunds wait", "payments are retried, but refunds never wait", 0),
+        ("Postgres sends the reports at night", "SQLite sends the reports at night", 0),
+        ("Session files are named by a plain UUID", "session files use plain UUIDs for their names", 0.9),
+        ("Send the flags and arguments, not only the name", "i want the flags and arguments sent, the whole", 0.9),
+        ("Commits before the hook had no trailer", "when commits come before the hook, no trailer was added", 0.9),
+        ("`validate_id` uses `ContainsAny`", "`validate_id` is apart (uses `ContainsAny()` not regex)", 0.9),
+        ("State stays an alias, not a type definition", "we keep the alias; a type definition would be worse", 0.9),
+        ("Backfills stay: the machine does not do them", "the machine doesn't do them, that's no machine work", 0.9),
+        *((f"It takes {ms} ms first", "it takes ~700ms first, then 135ms", at) for ms, at in ((700, 0.9), (70, 0))),
+        ("The cache moves to Redis", "should the cache move to Redis?", 0.79),
         *((claim, "hooks run before the commit, locks expire after 30 seconds, all routes need a key except /up",
-           False) for claim in ("Hooks run after a commit", "Locks expire after 30 minutes", "All routes need a key")),
-        ("`timeoutSeconds` bounds a request", "timeoutMillis bounds a request", False),
-        ("Backfills stay outside the state machine", "the state machine doesn't handle backfills", True),
-        ("`b` has no locks and always waits", "`b` has no locks - it always waits. `a` has locks", True),
-        ("The tap has no `git.app`", "the tap knows no app of git", True),
+           0) for claim in ("Hooks run after a commit", "Locks expire after 30 minutes", "All routes need a key")),
+        ("`timeoutSeconds` bounds a request", "timeoutMillis bounds a request", 0),
+        ("Backfills stay outside the state machine", "the state machine doesn't handle backfills", 0.9),
+        ("`b` has no locks and always waits", "`b` has no locks - it always waits. `a` has locks", 0.9),
+        ("The tap has no `git.app`", "the tap knows no app of git", 0.9),
     ],
 )  # fmt: skip
-def test_a_claim_is_kept_only_if_its_quotes_say_it(llm, server, claim, quote, is_said):
+def test_a_claim_is_kept_only_if_its_quotes_say_it(llm, server, claim, quote, sure):
     said = f"{quote}, please, on Postgres. Now It is a UUID or a Source."
     server.script(reply(unit(title=claim, body=f"{claim}. {BODY}", quotes=[quote])))
     extraction = extract(llm, session_of((EventKind.PROMPT, said), (EventKind.REPLY, CAUSE)))
-    assert [one.unit.title for one in extraction.proposals] == [claim] * is_said
-    assert extraction.dropped == (() if is_said else (f"{claim}: its quotes do not say it",))
+    assert [(one.unit.title, one.unit.confidence) for one in extraction.proposals] == [(claim, sure)][: sure > 0]
+    assert extraction.dropped == (() if sure else (f"{claim}: its quotes do not say it",))
 
 
 @pytest.mark.proves("GEN-INJECTION")
