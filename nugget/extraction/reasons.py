@@ -33,12 +33,10 @@ INTENT, FILE_INTENT, DEPENDENCY = 0.6, 0.7, 0.7
 """The confidence of nuggets that are not judged."""
 MAX_FILE_INTENTS = 40
 PROMPT_CHARS, QUOTE_CHARS = 500, 280
-_GROUPED_DEPENDENCIES, _FEW_FILES, _REPEATS = 4, 4, 0.9
+_GROUPED_DEPENDENCIES, _FEW_FILES = 4, 4
 _READ = (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY, EventKind.COMMAND, EventKind.FILE_EDIT)
 _NEXT_STEP = phrases.any_of(r"(?:\w+ly )?(?:test|check|verify|run|add|write|update|create|implement)\b")
 """The beginning of an agent's next step, which is not a decision."""
-_OF_WORK = phrases.any_of(r"^(?:fixed|added|removed|updated|changed|consider)\b")
-"""The beginning of a title that reports work, and so is not a warning."""
 _OF_NOW = phrases.any_of(r"\b(?:i|we|our|you|your|let'?s|lint\w*|warnings?|passe[sd]|compiles|will|being|ready)\b")
 """Words in an agent's title about itself, the moment or the next step, which is of no use to others."""
 _BINDS = phrases.any_of(
@@ -156,12 +154,7 @@ def heuristic_nuggets(
     """Return the nuggets (without ids) of a redacted session; without `reasons`, only intents and dependencies."""
     read = _Reading(session=readable(session), places=places, now=now, touches={touch.path: touch for touch in touches})
     claims = claims_of(read.session.events)
-    found = [*_intents(read), *_dependencies(read, claims), *(_reasons(read, claims) if reasons else ())]
-    kept: list[Nugget] = []
-    for nugget in found:
-        if nugget.summary and not is_repeated(nugget, kept, least=_REPEATS):
-            kept.append(nugget)
-    return tuple(kept)
+    return *_intents(read), *_dependencies(read, claims), *(_reasons(read, claims) if reasons else ())
 
 
 def readable(session: Session) -> Session:
@@ -322,10 +315,8 @@ def _kind(draft: Draft) -> NuggetType | None:
         is_stated = is_choice or phrases.CHOSEN.search(text) or wish_of(draft.title, text)  # not a report of a defect
         is_meant = is_stated if is_user else is_adopted(draft) and not _NEXT_STEP.match(draft.title)
         return NuggetType.DECISION if is_meant else None
-    is_task = _OF_WORK.search(draft.title) or titles.is_imperative(draft.title)
-    if not is_user and not is_task and is_checked(draft) and (found["risk"] or found["not"] or found["must"]):
-        return NuggetType.CAVEAT
-    return None
+    is_warning = is_checked(draft) and (found["risk"] or found["not"] or found["must"])
+    return NuggetType.CAVEAT if is_warning and not (is_user or titles.is_imperative(draft.title)) else None
 
 
 def is_repeated(nugget: Nugget, kept: Sequence[Nugget], *, least: float) -> bool:

@@ -12,11 +12,11 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_334,
+    "lines": 42_316,
     "lines of a file": 388,
     "classes": 211,
     "re.compile": 126,
-    "lines of tests": 19_904,  # with the fault laboratory
+    "lines of tests": 19_902,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
