@@ -226,13 +226,11 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None) -> tuple
 
 def find_transcript(environment: Environment, session: str | None) -> Path:
     """Return the transcript of a session of any agent. Raises TranscriptError if it cannot be found."""
-    found = find_session_by_id(environment, session) if session else None
-    if found is None and session and (kept := archive_file(environment.home, session)).is_file():
+    if session and (found := find_session_by_id(environment, session)):
+        return Path(found.locator)
+    if session and (kept := archive_file(environment.home, session)).is_file():
         return kept.with_name(session)  # `read_redacted` falls back to the archive
-    if found is None:
-        folder = environment.claude_config
-        raise TranscriptError(f"There is no transcript of session {session} under {folder} or of another agent.")
-    return Path(found.locator)
+    raise TranscriptError(f"There is no transcript of session {session}, of Claude Code or of another agent.")
 
 
 def write_log(home: Path, text: str) -> None:

@@ -222,7 +222,7 @@ def note_review(brain: Brain) -> None:
         with files.locked(file.with_suffix(".lock")):
             try:
                 state = dict(json.loads(file.read_bytes()))
-            except (OSError, ValueError):
+            except (OSError, ValueError, TypeError):
                 state = {}
             state.pop(str(brain.path), None)  # the latest comes last, where status lines look
             files.replace(file, json.dumps(state | {str(brain.path): [waiting, merged]}).encode())

@@ -212,12 +212,10 @@ def is_working(home: Path) -> bool:
 
     Testing a lock holds it for a moment, and a hook at that moment would not start a worker.
     """
-    file = home / "queue" / "worker.lock"
-    try:
-        process = int(file.read_bytes() or b"0")
-        if process <= 0 or not system.is_running(process):
-            return False
-    except (OSError, ValueError):
+    file, process = home / "queue" / "worker.lock", 0
+    with suppress(OSError, ValueError):
+        process = int(file.read_bytes())
+    if process <= 0 or not system.is_running(process):
         return False
     lock = files.try_lock(file)
     if lock is not None:

@@ -288,5 +288,5 @@ def _error(output: str, verb: str, remote: Remote) -> GitError:
 
 
 def _without_secrets(text: str, remote: Remote) -> str:
-    plain = re.sub(r"(?<=://)[^/@\s]+@", "", text)
+    plain = re.sub(r"(?<=://)[^/\s]*@", "", text)
     return plain.replace(remote.token, "…") if remote.token else plain

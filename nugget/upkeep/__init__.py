@@ -107,6 +107,7 @@ def _write_settings(environment: Environment, values: Mapping[str, Any]) -> None
         where = f"{file}:{error.problem_mark.line + 1}"
         raise UsageError(f"{where}: this key is in the file twice.", hint="Join the two, then try again.") from None
     for key, value in values.items():
+        json.dumps(value, ensure_ascii=False).encode()  # raises UnicodeEncodeError for what could not be read again
         section, _, name = key.rpartition(".")
         if section and not isinstance(document.get(section), dict):
             document[section] = CommentedMap()
@@ -211,6 +212,7 @@ def make_brain(
         if is_here := is_brain(here):
             brain_around(environment, here)  # raises if it is not trusted
         folder = here if is_here or not any(here.iterdir()) else Path("~/brain")
+    str(folder).encode()  # raises UnicodeEncodeError, since the settings name it
     root, is_new = init_brain(expanded(folder), owner=_owner(), now=datetime.now(UTC), examples=examples)
     if remote:
         known = git.run(root, "remote", check=False).decode().split()
@@ -263,6 +265,7 @@ def clone_brain(environment: Environment, url: str, path: Path | None) -> tuple[
     name = url.rstrip("/").removesuffix(".git").rpartition("/")[2].rpartition(":")[2]
     folder = Path(os.path.abspath(expanded(path or current_folder() / name)))  # noqa: PTH100 - links stay links
     address = url if ":" in url or url.startswith("-") else os.path.abspath(expanded(url))  # noqa: PTH100
+    str(folder).encode()
     with files.locked(environment.home / "locks" / "clone.lock"):
         remote = remotes.find_remote(folder) if is_brain(folder) else None
         if is_new := remote is None or remote.url != address:

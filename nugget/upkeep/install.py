@@ -280,7 +280,7 @@ def install_hook(repo: Path, *, command: Path, dry_run: bool) -> Iterator[str]:
     hook, scope = _hook_file(repo)
     kept, script = hook.with_name(KEPT), _script(command)
     is_foreign = os.path.lexists(hook) and not _is_our_hook(hook)
-    if not is_foreign and hook.exists() and hook.read_text("utf-8") == script:
+    if not is_foreign and hook.exists() and hook.read_bytes() == script.encode():
         yield f"{hook} is there already; nothing to change."
         return
     if is_foreign and os.path.lexists(kept):

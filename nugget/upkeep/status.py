@@ -253,7 +253,7 @@ def _publishing_status(brain: Path, home: Path, waiting: set[str]) -> dict[str, 
     apart = git.distance(brain, "HEAD", f"refs/remotes/{remote.name}/{branch}") if remote else None
     main = known.get(branch)
     return {
-        "remote": re.sub(r"(?<=://)[^/@]+@", "", remote.url) if remote else None,
+        "remote": re.sub(r"(?<=://)[^/]*@", "", remote.url) if remote else None,
         "ahead": apart[0] if apart else None, "behind": apart[1] if apart else None,
         "unpushed": main.reason if main and main.state == "unpushed" else None,
         "open": [entry.url or entry.branch for entry in known.values() if entry.state == "open"],

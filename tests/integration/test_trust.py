@@ -238,7 +238,7 @@ def test_settings_are_written_with_every_other_line_kept(nugget, words, home):
     assert nugget("config", "set", "retrieval.hops").code == 0
     assert file.read_text() == "# mine\nretrieval:\n  limit: 5  # few\nredaction:\n  allow:\n  - a{1,3}\n  - b\n"
     before = file.read_bytes()
-    for line in (("retrieval.limit", "0"), ("nothing.such", "1")):
+    for line in (("retrieval.limit", "0"), ("nothing.such", "1"), ("name", "a\udcff")):
         shown = nugget("config", "set", *line)
         assert (shown.code, shown.out, file.read_bytes()) == (2, "", before), line
     listed = nugget("config", "--json").json

@@ -17,9 +17,9 @@ from nugget.infra.git.process import Setting, environment, run, start, user_sett
 
 
 def init(path: Path) -> None:
-    """Make `path` a git repository on its configured first branch, else `main`."""
+    """Make `path` a git repository of SHA-1 objects on its configured first branch, else `main`."""
     branch = git.word(path, "config", "--get", "init.defaultBranch") or "main"
-    run(path, "init", "--quiet", f"--initial-branch={branch}")
+    run(path, "init", "--quiet", "--object-format=sha1", f"--initial-branch={branch}")
 
 
 def require_commit(repo: Path) -> str:
