@@ -26,32 +26,24 @@ _NAMES = re.compile(
 )
 WORD = re.compile(r"[^\W\d_][\w-]{2,}")
 WORDS = tomllib.loads((files("nugget.extraction") / "words.toml").read_text("utf-8"))
+
+
+def _phrase(name: str, *, table: str = "phrases", flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
+    return any_of(*map("".join, WORDS[table][name]), flags=flags)
+
+
 _STOP = frozenset(WORDS["stop"].split())
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 FIRST_PERSON = any_of(r"(?:^|[^`\w])(?:I(?:'(?:m|ve|ll|d))?|me|my|you're|je|j'ai|ich|yo|я)(?=[^`\w']|$)|我(?![们們])")
 SUBJECT_PRONOUN = any_of(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*")
 ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
-LEAD_INS = any_of(
-    r"^(?-i:[\u4e00-\u9fff]{0,4})(?:原因|总结|结论|结論|问题|問題|复盘|注意|说明|关键|方案|建议|まとめ|要点)(?-i:[\u4e00-\u9fff]{0,4})[：:]\s*",
-    r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem"
-    r"|full picture)(?: now)?)?|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
-    r"|you're (?:absolutely |completely )?right|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|nope"
-    r"|wait)|right|aha?|oh|ok(?:ay)?(?: so)?|so|actually|nein|doch|halt|non|attends|いや|いいえ|違う|違います|不|不对"
-    r"|不是|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|settled(?: then)?|not quite|fyi|btw"
-    r"|by the way|(?:friendly )?reminder|hey|(?:that|this)(?:'s| is)? (?:wrong|not (?:right|correct|true))|wrong"
-    r"|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
-    r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante|exactly|correct|perfect|great|good"
-    r"|sure|agreed?|done|fixed|mostly|not yet|sorry|whoops|thus|therefore|then|next|also|and|but|however|similarly"
-    r"|in short|note|basically|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}"
-    r"|if anything|in this case|for example)(?:\s*[,.!:;、，。]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also"
-    r"|yes|yeah|ok|sure|btw|by the way|fyi|actually|from now on|going forward) )+",
-)
+LEAD_INS = _phrase("lead_ins")
 COMMITS = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 """The question tool's report of a person's choice."""
 RECOMMENDED = any_of(r"\s*\([^()]*\brecommend[^()]*\)\.?$")
 
-FEATURES = {name: any_of(*map("".join, parts), flags=re.NOFLAG) for name, parts in WORDS["features"].items()}
+FEATURES = {name: _phrase(name, table="features", flags=re.NOFLAG) for name in WORDS["features"]}
 """What the words of a sentence in lower case say, and how it is built."""
 OFFERS = any_of(FEATURES["offer"].pattern)
 """The agent's question whether it should do something."""
@@ -103,42 +95,10 @@ STILL_WRONG = any_of(
 )
 """The agent's opening words when its attempt did not help."""
 
-PASSING = any_of(
-    r"^(?:please )?(?:never ?mind|(?:never|always|only) (?!.*\b(?:may|must|should|can)\b)(?:\w+ing|(?!need|feed|embed"
-    r"|seed|proceed)\w+ed|the|an?|my|some|one|two|\d+|half|saw|had|got|been|seen|again|nice)\b|don'?t (?:worry|bother"
-    r"|stop|like|know|think|see|care|mind|ask)\b|(?:keep|leave) me\b|make sure (?:that )?(?:it|this|(?:the "
-    r"|all )*(?:tests|test|builds?|lint\w*|ci)) |don'?t (?:run|commit|push|merge|delete|touch|change|do)(?: (?:it"
-    r"|this|that|these|anything|again))*\W*$|(?:only|just|don't|keep) .*\b(?:for now|until (?:we|i|you) (?:find|know"
-    r"|fix|see|have))\b)",
-    r"^(?:\w{2,3},? )?(?:it|that|this|we|you|there)?\s*(?:(?:must|has to|have to|can'?t|never|always) (?:have|say"
-    r"|\w+ed|told)\b|(?:must|can'?t|has to) be (?:an?|the|some\w*|because|caused|due|my|your|there|that|just"
-    r"|something)\b)|^(?:undo (?:that|this|it|the)|(?:please |just |instead of [^,]+, )*(?:show|give"
-    r"|send) me (?!.*\b(?:before|always|every|whenever)))\b",
-    r"\b(?:yet|for now|right now|this time)\W*$|\?\s*$|\b(?:must'?ve|anything else|today|tomorrow|tonight|\d+ passed"
-    r"|(?:should|would|could)(?:n't| not| never)? have \w+|(?:always|never) (?:happens|works|fails|breaks|crashes"
-    r"|comes|goes|shows|finishes|returns|renders|loads|starts|stops|ends)|this (?:morning|afternoon|evening|week)"
-    r"|for (?:this|the next) (?:run|test|time|demo)|para esta|pour cette fois|or (?:is|are|do|does|not)|todav[ií]a"
-    r"|de momento|por ahora|pour l'instant|pas encore|noch nicht|immer noch|erstmal|diesmal|doit être (?:le|la|un)"
-    r"|muss (?:wohl )?(?:am|an)|debe (?:de )?ser)\b|まだ|ちょっと待|今回だけ|とりあえず|刚才|先别|暂时",
-)
+PASSING = _phrase("passing")
 """Remarks that sound like rules but are about the moment or the speaker."""
 
-RULES = any_of(
-    r"(?:^|[,;:—–-] |\b(?:and|please|should|to|we|you|i|but|that|every|remember:?) )(?:always|never)\b",
-    r"\b(?:must(?:n't)?|from now on|under no circumstances|don't ever)\b|^(?:please |also |and )*(?:make sure|avoid"
-    r"|only|stop \w+ing|(?:don't|do not)(?! (?:worry|bother|commit|push|run|stop|know|think|see|mind)\b))\b"
-    r"|\bno (?:\w+ ){1,4}ever\b",
-    r"^(?:every|all|each|any) [^,.]{3,60}\b(?:needs?|must|should|has|have|owns?|gets?|goes|go|uses?|lives?)\b"
-    r"|^(?:please )?leave \S+ (?:alone|as (?:it )?is)\b|^no more \S|^no (?!need|problem|worries|idea|one|longer|more"
-    r"|changes?)(?:[\w-]+ ){1,3}(?:in|on|for|at|outside|inside|across)\b|\bour (?:convention|policy|rule) is\b"
-    r"|\b(?:after|before|when) \w+ing (?:an?|any\w*|something) |\bit'?s (?:\w+ )?important (?:that|to)\b"
-    r"|\b(?:whenever|(?:every|each) time|when you (?:add|change|create|edit|introduce|rename|touch|write) (?:an?"
-    r"|any))\b|\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|grundsätzlich)\b",
-    r"\b(?:toujours|jamais|il faut|doi(?:t|vent)|désormais)\b|^ne \w+ pas\b",
-    r"\b(?:siempre|nunca|hay que|debe[ns]?|a partir de ahora)\b|^no (?:uses|hagas)\b",
-    r"必ず|常に|してはいけない|ないで(?:ください|ね)?|禁止|必须|总是|永远不要|绝不|不要|不得|务必|一律|以后|今后|今後",
-    r"\b(?:никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
-)
+RULES = _phrase("rules")
 """Signs that a statement holds beyond the moment."""
 
 FOR_EVER = any_of(
@@ -264,23 +224,7 @@ STATUS = any_of(
     r"|will display as\b)",
 )
 
-IDLE = any_of(
-    r"^(?:found (?:it|the)\b|(?:added?|updated|fixed|wrote) (?:\w+ ){0,3}tests?\b|(?:fixed|resolved|solved) by\b"
-    r"|should i\b|(?:the |this )?(?:fix|approach|change)s? (?:works?|addresses|looks?|handles?|has been|have been)\b"
-    r"|(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):|(?:the|all|most) (?:\w+ ){0,2}(?:reviewer"
-    r"|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been|have been|provides?"
-    r"|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b|(?:copilot |cursor\S* "
-    r"|thread )#?\d|test fix|pros?:|cons?:|next steps?:|something (?:broke|is (?:wrong|broken))|(?:you(?! can'?t"
-    r"| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b"
-    r"|no (?:\w+ ){0,2}changes? (?:are )?(?:need|requir)ed\b)",
-    r"\b(?:straightforward\b|know what you'd like\b|let me know\b|already (?:fixed|done|handled)\b"
-    r"|should (?:now )?work (?:correctly|now)|(?:has|have) (?:now )?been (?:\w+ly )?(?:fixed|resolved|updated"
-    r"|improved|implemented|addressed|added|removed|completed)\b|(?:can|should|will) now\b|should (?:now )?(?:see"
-    r"|be able|look)\b|(?:will|should) (?:show|give|tell|help) (?:us|you|me)\b|\d+ (?:commits? )?(?:ahead|behind)\b"
-    r"|(?:is|are) (?:\w+ )?(?:functioning|working|running) (?:correctly|properly|fine)\b|won't (?:\w+ly )?affect\b"
-    r"|(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we"
-    r"|i)(?:'ve| have)?(?: just)? \w+(?:ed|de)\b|(?:now|will \w+) (?:accurate|correct|normal)ly\b)",
-)
+IDLE = _phrase("idle")
 """Progress reports, outcomes of reviews, claims of success, and empty phrases."""
 
 

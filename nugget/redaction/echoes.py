@@ -29,9 +29,10 @@ def echoes(text: str, spans: Sequence[Span]) -> Iterator[Span]:
         yield from ((*word.span(), rules[word[0]]) for word in words if word[0] in again)
         return
     for secret in filter(_is_telling, rules):
-        for form in (secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)):
+        for form in dict.fromkeys((secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret))):
             yield from ((at, at + len(form), rules[secret]) for at in places(text, form))
-        begun = [at for at in places(text, secret[:6]) if not text.startswith(secret, at)]
+        begin = secret[: 6 if text.count(secret[:6]) < _FEW else 12]
+        begun = [at for at in places(text, begin) if not text.startswith(secret, at)]
         if len(secret) >= 16 and begun:
             split = re.compile("".join(map(_after_break, secret[:256])))
             yield from ((*found.span(), rules[secret]) for at in begun if (found := split.match(text, at)))

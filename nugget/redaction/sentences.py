@@ -17,7 +17,7 @@ from string import ascii_letters, digits
 from typing import Any
 
 from nugget.redaction import judging as judge
-from nugget.redaction.structured import Span
+from nugget.redaction.structured import BLOCK, CROWD, Span, strong_words
 
 READ = judge.patterns("sentences", of_bytes=False)
 _FORMS = vars(judge.patterns("forms", of_bytes=False))
@@ -63,7 +63,9 @@ def _telling(edge: str, end: str) -> re.Pattern[str]:
     )
     rests = [(word[0], (rf"(?<=\b{word[0]})" if is_whole else "") + word[1:]) for word, is_whole in words]
     groups = (f"{letter}(?:{'|'.join(rest for _, rest in group)})" for letter, group in groupby(rests, itemgetter(0)))
-    return re.compile("|".join(groups).replace(r"\b", edge).replace("$", end))
+    return re.compile(
+        f"(?:{'|'.join(groups)})".replace(r"\b", edge).replace("$", end) + ("" if end == "$" else "(?s:.){0,200}")
+    )
 
 
 _TELLING, _MAY_TELL = _telling(r"\b", "$"), _telling(*2 * (r"(?:(?<![a-z\d])|(?![a-z\d]))",))
@@ -97,7 +99,11 @@ def _score(features: frozenset[str]) -> float:
 
 def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LEAST) -> Iterator[Suspect]:
     """Yield the words that could be secrets in the sentences of a UTF-8 text; words for passwords are at `marks`."""
-    told = {data.rfind(b"\n", 0, at) + 1 for at in marks}
+    told, stop = set[int](), 0
+    for at in sorted(marks):
+        if at >= stop:
+            told.add(data.rfind(b"\n", 0, at) + 1)
+            stop = data.find(b"\n", at) % (len(data) + 1)  # the end of the line, or of the text
     for _ in range(_BELOW):  # the answer may stand in one of the next lines
         told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
     for part, is_marked in _parts(data, told, least[True]):
@@ -116,12 +122,21 @@ def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LE
 
 def _parts(data: bytes, told: set[int], least: float) -> Iterator[tuple[re.Match[bytes], bool]]:
     """Yield the parts of lines with an odd word of that weight, and of lines `told`, the latter with True."""
-    classes = data.translate(_CLASSES) + b"\n"
+    classes, view = data.translate(_CLASSES) + b"\n", data.decode("latin-1")
     regions, most = [(0, len(classes))], len(data) // _SPARSE + 8
     odd = [*islice((found.span() for pattern in _ODD for found in pattern.finditer(classes)), most)]
     if len(odd) == most:
-        regions = [*_readable(data)]
-        odd = [found.span() for region in regions for pattern in _ODD for found in pattern.finditer(classes, *region)]
+        regions, odd, crowds = [], [], set[int]()
+        size = len(data) // max(1, len(data) // BLOCK) + 1
+        for number, group in groupby(_readable(data, size), lambda region: region[0] // size):
+            block = [*group]
+            every = (found.span() for region in block for one in _ODD for found in one.finditer(classes, *region))
+            spans = [*islice(every, max(size, BLOCK) // CROWD)]
+            if len(spans) == max(size, BLOCK) // CROWD:
+                crowds.add(number)
+                block = spans = [span for region in block for span in strong_words(view, *region)]
+            regions, odd = regions + block, odd + spans
+        told = {line for line in told if line // size not in crowds}
     last = stop = 0
     for at, end in sorted([*((line, line) for line in told), *odd]):
         if at < stop:
@@ -140,8 +155,11 @@ def _parts(data: bytes, told: set[int], least: float) -> Iterator[tuple[re.Match
                 yield part, at in told
 
 
-def _readable(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the regions of a text with plain words around an odd one, or with a telling word: others hold no secret."""
+def _readable(data: bytes, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the regions of a text with plain words around an odd one, or with a telling word: others hold no secret.
+
+    Each lies in one of the blocks of so many bytes.
+    """
     lines = bytearray(b"\n" + data.translate(_SPOKEN))
     for long in [*re.finditer(rb"\n[^\n]{320,}", lines)]:
         for part in _PART.finditer(data, long.start(), long.end() - 1):
@@ -152,20 +170,22 @@ def _readable(data: bytes) -> Iterator[tuple[int, int]]:
     spoken = (span for span in spans if _is_spoken(data[slice(*span)]))
     ends = chain((0,), (found.start() for found in _MAY_TELL.finditer(small)))
     sizes = (len(text[first:last].encode("utf-8", "surrogateescape")) for first, last in pairwise(ends))
-    told = ((view.rfind("\n", 0, at + 1), view.find("\n", at + _ABOVE + 1)) for at in accumulate(sizes))
+    told = ((view.rfind("\n", 0, at + 1), view.find("\n", at + 2 * _ABOVE)) for at in accumulate(sizes))
     stop = 0
     for begin, end in sorted([*spoken, *told]):
         end = end if end >= 0 else len(data)
-        if end > stop:
-            yield max(begin, stop), end
-            stop = end
+        while end > stop:
+            begin = max(begin, stop)
+            stop = min(end, begin // size * size + size)
+            yield begin, stop
 
 
 def _is_spoken(part: bytes) -> bool:
     """Return False if fewer than half of the words of a part can be plain, which leaves no suspect in it."""
-    words = [word.strip(b":>") for word in part.translate(_SPOKEN, b"\\'`([{<)]},.;_*!?~").split()]
-    plain = sum(word.isalpha() + 2 * (b":" in word or b"/" in word or b">" in word) for word in words)
-    return b'"' in part or not part.isascii() or sum(not word.isdigit() for word in words) <= 2 * plain
+    signs = part.translate(_SPOKEN, b"\\'`([{<)]},.;_*!?~").replace(b": ", b" ")
+    words, pairs = signs.split(), sum(map(signs.count, (b":", b"/", b">")))
+    least = len(words) - sum(map(bytes.isdigit, words))
+    return b'"' in part or not part.isascii() or least <= 2 * sum(map(bytes.isalpha, words)) + 4 * pairs
 
 
 @lru_cache(maxsize=1024)  # the texts of a session repeat lines

@@ -7,10 +7,11 @@ A word alone says nothing, so its place decides. `password: kaffeepause` on a li
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
-from string import ascii_letters, digits
+from itertools import accumulate, groupby
+from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits
 
 from nugget.redaction import judging as judge
 
@@ -20,6 +21,12 @@ Span = tuple[int, int, str]
 READ = judge.patterns("text", of_bytes=True)
 STEMS = {"pass": 0, "secret": 0, "k(?<=tok)en": 2, "key": 0, "auth": 0}
 """Parts of most names of secrets, each found from its letter of that number; rules, which take longer, find others."""
+BLOCK, CROWD, _CROWD, _NEAR = 65_536, 80, 48, 80
+"""Bytes of a block of a long text, bytes for each odd word or name where these are a crowd, and bytes to a value."""
+_SIGNS = bytes.maketrans(
+    f"{ascii_lowercase}{ascii_uppercase}{digits}!#$%&*?@^~+_.-".encode(),
+    b"a" * 26 + b"A" * 26 + b"0" * 10 + b"#" * 11 + b"." * 3,
+)
 _PUBLIC = tuple(word + sign for word in ("pub", "public") for sign in " _-")
 _ENDS, _TO_VALUE = frozenset(" \t\r\n\"'`"), re.compile(r"[\w.-]*(?:\s?[:=]\s?|[\"'\\]{1,4}:?\s?|\s){0,3}")
 _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
@@ -30,7 +37,7 @@ _CELL_SIGNS = " \t\r`*\"'"
 def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator[Span]:
     """Yield secrets given to names or told in sentences at the places `stems`; `known` marks what was found."""
     seen: set[int] = set()  # ends of names that were looked at
-    for at in sorted(stems):
+    for at in _uncrowded(view, sorted(stems)):
         if view.startswith("PASS:", at) and READ.outcome.search(view, max(0, at - 200), at + 200):
             before = view[max(0, at - 200) : at].lower()
             if not (before[-1:].isalnum() or READ.account.search(before)):
@@ -43,6 +50,24 @@ def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator
             yield found
         elif READ.heading.match(view, at):
             yield from _below(view, at)
+
+
+def strong_words(view: str, begin: int, end: int) -> list[tuple[int, int]]:
+    """Return the places of words that look like passwords or keys."""
+    signs = b" " + view[begin:end].encode("latin-1").replace(b"--", b"  ").translate(_SIGNS)
+    return [(begin + found.start(), begin + found.end() - 1) for found in READ.strong.finditer(signs.decode("latin-1"))]
+
+
+def _uncrowded(view: str, stems: Sequence[int]) -> Iterator[int]:
+    """Yield stems; of a crowd of them, only those before what looks like a password."""
+    size = len(view) // max(1, len(view) // BLOCK) + 1
+    for _, group in groupby(stems, lambda at: at // size):
+        block = [*group]
+        if len(block) > max(size, BLOCK) // _CROWD:
+            strong = strong_words(view, block[0], block[-1] + _NEAR)
+            near = (block[bisect_left(block, at - _NEAR) : bisect_left(block, at)] for at, _ in strong)
+            block = sorted({at for stems in near for at in stems})
+        yield from block
 
 
 def places(text: str, part: str) -> list[int]:
