@@ -34,13 +34,10 @@ def echoes(text: str, spans: Sequence[Span]) -> Iterator[Span]:
         begin = secret[: 6 if text.count(secret[:6]) < _FEW else 12]
         begun = [at for at in places(text, begin) if not text.startswith(secret, at)]
         if len(secret) >= 16 and begun:
-            split = re.compile("".join(map(_after_break, secret[:256])))
+            # Before each character an optional break, which can match in one way only.
+            breaks = ((f"[{re.escape(_BREAK.replace(char, ''))}]", re.escape(char)) for char in secret[:256])
+            split = re.compile("".join(rf"(?:\\[nrt]|{one}){{0,60}}+{char}" for one, char in breaks))
             yield from ((*found.span(), rules[secret]) for at in begun if (found := split.match(text, at)))
-
-
-def _after_break(char: str) -> str:
-    """Return a pattern for a character after an optional break; it can match in one way only."""
-    return rf"(?:\\[nrt]|[{re.escape(_BREAK.replace(char, ''))}]){{0,60}}+{re.escape(char)}"
 
 
 def _is_telling(secret: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import sqlite3
@@ -10,6 +11,7 @@ import tarfile
 import tempfile
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from io import BytesIO
@@ -19,7 +21,7 @@ from typing import Any
 from nugget.errors import ConflictError, NuggetError, UsageError, reason_of
 from nugget.index.embedded.connection import find_damage, index_folder, remove_database
 from nugget.infra import files, git, system
-from nugget.redaction import redact, secret_lines
+from nugget.redaction import redact_all
 from nugget.text import counted, printable, slugify, tracked
 
 _LEFTOVER = r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?"
@@ -32,8 +34,6 @@ _NOT_STORES = frozenset({"models", "cache", "brains.jsonl", "http-header", "run"
 """Not searched for secrets: ids of brains look like keys, and the keys of our own servers are to stay as they are."""
 _DATABASE = b"SQLite format 3\0"
 _PACKED = b"\x1f\x8b"
-_APART = '", "', '"\n\x1f"'
-"""What stands between two strings of JSON, and what is read instead: together they are no sentence."""
 
 
 def repair(brain: Path, home: Path) -> list[str]:
@@ -104,13 +104,16 @@ def find_leaks(home: Path, brain: Path, *, allow: Sequence[re.Pattern[str]] = ()
     for store, folder in (("home", home), ("brain", brain)):
         for file in tracked(_stored_files(folder), f"Reading the {store} (MB)", _megabytes):
             with suppress(OSError, EOFError, sqlite3.Error):
-                lines = (text := _text_of(file)).split("\n")
-                for line, kind, _ in secret_lines(text, allow=allow):
-                    line -= sum(one.startswith("\x1f") for one in lines[:line])
-                    yield {"store": store, "place": str(file), "line": line, "kind": kind}
+                yield from ({"store": store, "place": str(file)} | leak for leak in _leaks_in(_text_of(file), allow))
     for name, text in tracked(_object_texts(brain), "Reading the history"):
-        for line, kind, _ in secret_lines(text, allow=allow):
-            yield {"store": "history", "place": name, "line": line, "kind": kind}
+        yield from ({"store": "history", "place": name} | leak for leak in _leaks_in(text, allow))
+
+
+def _leaks_in(text: str, allow: Sequence[re.Pattern[str]]) -> Iterator[dict[str, Any]]:
+    sides = ([Counter(re.findall(r"\[redacted:([\w-]+)\]", line)) for line in side.split("\n")]
+             for side in (text, _cleaned(text, (), allow)))  # fmt: skip
+    for number, (old, new) in enumerate(zip(*sides, strict=True), 1):
+        yield from ({"line": number, "kind": kind} for kind in (new - old).elements())
 
 
 def scrub(
@@ -130,14 +133,13 @@ def scrub(
                     inside = file.relative_to(brain if file.is_relative_to(brain) else home).as_posix()
                     if any(secret in inside for secret in known):
                         raise NuggetError("a secret is in its name; rename it first (a unit by `nugget mv`)")
-                    text, is_clean = _cleaned(_text_of(file), known, allow)
-                    if is_clean:
+                    content = _cleaned(text := _text_of(file), known, allow).encode("utf-8", "surrogateescape")
+                    if content == text.encode("utf-8", "surrogateescape"):
                         continue
                     if _begins(file, _DATABASE):
                         remove_database(file)
                         done["removed"].append(str(file))
                         continue
-                    content = text.replace(*_APART[::-1]).encode("utf-8", "surrogateescape")
                     content = gzip.compress(content, mtime=0) if _begins(file, _PACKED) else content
                     files.replace(file, content, mode=file.stat().st_mode & 0o777)
                     done["rewritten"].append(str(file))
@@ -146,16 +148,24 @@ def scrub(
     except BlockingIOError as error:
         raise NuggetError("A worker captures sessions now.", hint="Run the command again when it is done.") from error
     objects = tracked(_object_texts(brain), "Reading the history")
-    return done | {"history": [name for name, text in objects if not _cleaned(text, known, allow)[1]]}
+    return done | {"history": [name for name, text in objects if _cleaned(text, known, allow) != text]}
 
 
-def _cleaned(text: str, known: Sequence[str], allow: Sequence[re.Pattern[str]]) -> tuple[str, bool]:
-    """Return a text without secrets, and whether it had none."""
-    plain = text
+def _cleaned(text: str, known: Sequence[str], allow: Sequence[re.Pattern[str]]) -> str:
+    """Return a text without secrets, with as many lines. Strings of JSON are read as they were when it was written."""
+    parts = re.split(r'("[^"\\\n]*(?:\\.[^"\\\n]*)*")', text) if text.startswith('{"') else [text]
+    plain = strings = [_unquoted(part) for part in parts]
     for secret in filter(None, known):
-        plain = plain.replace(secret, "[redacted:scrubbed]")
-    redacted = redact(plain, allow=allow)
-    return redacted.text, plain == text and not redacted.counts
+        plain = [one.replace(secret, "[redacted:scrubbed]") for one in plain]
+    found = zip(parts, strings, redact_all(plain, allow=allow, keep_lines=True), strict=True)
+    return "".join(part if one.text == string else one.text if part == string else json.dumps(one.text)
+                   for part, string, one in found)  # fmt: skip
+
+
+def _unquoted(part: str) -> str:
+    with suppress(ValueError):
+        part = str(json.loads(part, strict=False)) if part.startswith('"') else part
+    return part
 
 
 def _stored_files(folder: Path) -> Iterator[Path]:
@@ -177,15 +187,14 @@ def _begins(file: Path, start: bytes) -> bool:
 
 
 def _text_of(file: Path) -> str:
-    """Return the text of a file, unpacked, or a database's rows and write-ahead log; strings of JSON are `_APART`."""
+    """Return the text of a file, unpacked, or a database's rows and write-ahead log, with strings of JSON apart."""
     if _begins(file, _DATABASE):
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
-            return "\n---\x1f\n".join(_rows(connection)).replace(*_APART)
+            return "\n---\x1f\n".join(_rows(connection)).replace('", "', '"\n\x1f"')
     content = file.read_bytes()
     content = gzip.decompress(content) if content.startswith(_PACKED) else content
-    text = content.decode("utf-8", "surrogateescape")
-    return text.replace(*_APART) if text.startswith("{") else text
+    return content.decode("utf-8", "surrogateescape")
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[str]:

@@ -30,7 +30,7 @@ from nugget.errors import IndexUnavailable, UsageError
 from nugget.index.embedded import Index
 from nugget.index.embedded.connection import create
 from nugget.index.postgres import PostgresIndex
-from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate, pool_of, space_lock
+from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate, pool_of
 from nugget.index.postgres.writer import PublishedUnits, publish
 from nugget.models import Filter, Query
 from nugget.retrieval import retrieve
@@ -321,7 +321,7 @@ def test_a_publication_that_waits_for_another_one_publishes_what_is_there_after_
     with closing(create(tmp_path / "one.db")), closing(Index(tmp_path / "one.db")) as index:
         team_load.add(index, "one", 0)
         with psycopg.connect(team_database) as other, ThreadPoolExecutor(1) as pool:
-            other.execute("SELECT pg_advisory_xact_lock(%s)", (space_lock("one"),))
+            other.execute("SELECT pg_advisory_xact_lock(hashtextextended('one', 0))")
             published = pool.submit(publish, index, team_database, "one")
             waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
             wait_for(lambda: other.execute(waiting).fetchone() != (0,))

@@ -6,7 +6,6 @@ This is the only module that imports psycopg, which comes with the extra `team`.
 from __future__ import annotations
 
 import atexit
-import hashlib
 import logging
 import re
 import threading
@@ -139,11 +138,6 @@ def begin(*, writes: bool = False) -> list[str]:
     return [f"BEGIN ISOLATION LEVEL {level}", f"SELECT {calls}"]
 
 
-def space_lock(space: str) -> int:
-    """Return the number of the advisory lock for writers of a space."""
-    return int.from_bytes(hashlib.sha256(space.encode()).digest()[:8], signed=True)
-
-
 @contextmanager
 def transaction(connection: Connection[Any], space: str, *, writes: bool) -> Iterator[None]:
     """Work in a space as the service role, in one transaction; a writer waits until it is the only one.
@@ -154,7 +148,7 @@ def transaction(connection: Connection[Any], space: str, *, writes: bool) -> Ite
         check_version(one_value(connection, "SELECT nugget.schema_version()"))
         connection.execute(begin(writes=writes)[1], {"space": space})
         if writes:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (space_lock(space),))
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (space,))
         yield
 
 

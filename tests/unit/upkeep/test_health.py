@@ -250,7 +250,7 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path):
     for folder in (home / "archive", home / "brain/.git", brain / "domains/cache"):
         folder.mkdir(parents=True)
     (home / "archive/a.jsonl.gz").write_bytes(gzip.compress(f'{{"text": "{secret}"}}\n{other}\n'.encode()))
-    (home / "plain.jsonl").write_text(plain := '{"a": "Here is a secret: REDACTED", "b": "2026-02-05T11:56:50.335"}\n')
+    (home / "plain.jsonl").write_text(plain := '{"a": "Key: REDACTED", "b": "data\\nCheckpoint \'different12345\'"}\n')
     with closing(sqlite3.connect(home / "index.db")) as connection, connection:
         connection.execute("CREATE TABLE a (text)")
         connection.executemany("INSERT INTO a VALUES (?)", [(secret,), ("Here is the secret:",), ("52ae3f06-1",)])
