@@ -86,7 +86,7 @@ _NOT = (
     r"(?i)\b(?:not(?! (?:only|just)\b)|no|never|without|avoid|cannot|stop|nicht(?! nur\b)|kein\w*|nie|niemals|ohne|ne"
     r"|pas|jamais|sans|nunca|sin)\b|n['’]t\b|ない|ません|不|没|別に|禁止"
 )
-_LIKE_NOT = rf"{_NOT}|\b(?:hard to|unable to|impossible|fail(?:s|ed)? to|lack\w*|missing|outside|unless)\b"
+_LIKE_NOT = rf"{_NOT}|\b(?:hard to|unable to|impossible|fail(?:s|ed)? to|lack\w*|missing|outside|unless|would)\b"
 _LIMIT = r"(?i)\b(?:except|unless|außer|sauf|excepto|salvo)\b|以外|除了"
 _OPPOSITES = tuple(frozenset(group.split()) for group in (
     "before after", "faster slower", "more less fewer", "larger smaller", "earlier later", "first last", "above below",
@@ -340,7 +340,7 @@ def _names(claim: str) -> set[str]:
     )
     exact = {re.sub(_UNIT, r"\1", word) for word in code}
     ours = {word if word[-1].isdigit() else word[: max(6, len(word) - 2)] for word in exact}
-    return ours | {name[:6].lower() for _, name, _ in found if name and is_plain}
+    return ours | {name[:6].lower().removesuffix("s") for _, name, _ in found if name and is_plain}
 
 
 def _has(text: str, name: str) -> bool:

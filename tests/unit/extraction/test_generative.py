@@ -95,9 +95,9 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
         *((claim, "hooks run before the commit, locks expire after 30 seconds, all routes need a key except /up",
            0) for claim in ("Hooks run after a commit", "Locks expire after 30 minutes", "All routes need a key")),
         ("`timeoutSeconds` bounds a request", "timeoutMillis bounds a request", 0),
-        ("Backfills stay outside the state machine", "the state machine doesn't handle backfills", 0.9),
+        ("Backfills stay outside of APIs", "the API doesn't handle backfills; each would need one", 0.79),
         ("`b` has no locks and always waits", "`b` has no locks - it always waits. `a` has locks", 0.9),
-        ("The tap has no `git.app`", "the tap knows no app of git", 0.9),
+        ("`main` is never deleted by a `git.app`", "an app of git would delete `main` with all its tags", 0.9),
     ],
 )  # fmt: skip
 def test_a_claim_is_kept_only_if_its_quotes_say_it(llm, server, claim, quote, sure):
