@@ -73,8 +73,7 @@ def capture_session(
     """
     chosen = way or ("offline" if method == "heuristic" else method)
     if not (transcript or session):
-        hint = "`nugget sessions --all` lists them."
-        raise UsageError("Name a session: --transcript PATH or --session ID.", hint=hint)
+        raise UsageError("Name one: --transcript PATH or --session ID.", hint="`nugget sessions --all` lists them.")
     environment = read_environment()
     file = expanded(transcript) if transcript else worker.find_transcript(environment, session)
     if not (brain or explain or dry_run) and (sent := team.send_session(file, environment, load_settings(environment))):

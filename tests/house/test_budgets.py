@@ -16,7 +16,7 @@ BUDGETS = {
     "lines of a file": 388,
     "classes": 211,
     "re.compile": 126,
-    "lines of tests": 19_902,  # with the fault laboratory
+    "lines of tests": 19_901,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -128,6 +128,9 @@ def test_a_change_that_came_with_the_folder_writes_and_deletes_nothing_outside(s
         work.mkdir(parents=True, exist_ok=True)
         (work / "intent.json").write_text(json.dumps(intent))
         assert nugget("search", "payments").code == 0
+    (work / "intent.json").rename(work / "held")
+    os.mkfifo(work / "intent.json")
+    assert "is nothing that Nugget wrote" in nugget("add", "A thing.").err
     (tmp_path / "work").mkdir(exist_ok=True)
     shutil.rmtree(work.parent)
     work.parent.symlink_to(tmp_path)

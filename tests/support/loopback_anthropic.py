@@ -190,9 +190,8 @@ def _body(request: Request, content: list[dict[str, Any]], stop_reason: str | No
 
 def _plain(request: Request, message: Message) -> Raw:
     encoded = json.dumps(_body(request, message.content, message.stop_reason, message.usage)).encode()
-    if message.cut_after is not None:
-        return Raw(chunks=(encoded[: message.cut_after],), length=len(encoded))
-    return Raw(chunks=(encoded,))
+    whole = len(encoded) if message.cut_after is not None else None
+    return Raw(chunks=(encoded[: message.cut_after],), length=whole)
 
 
 def _completion(request: Request, message: Message) -> Raw:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -209,8 +210,8 @@ def _finish(repo: Path) -> None:
 
 def _read(intent: Path) -> tuple[list[RefChange], bool, list[LedgerLine]]:
     """Return the branches of an intent, whether to check out the first, and ledger lines. Raises GitError."""
-    with suppress(ValueError, TypeError, RecursionError):
-        named, checkout, lines = json.loads(intent.read_bytes())
+    with suppress(ValueError, TypeError, RecursionError), files.open_plain(intent) or BytesIO() as opened:
+        named, checkout, lines = json.loads(opened.read())
         refs = [RefChange(*ref) for ref in named]
         added: list[LedgerLine] = [(name, dict(line)) for *_, name, line in lines if name in _LEDGERS]
         shown = "".join("{} {} {}\n".format(*ref) for ref in refs)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from knowledge_files import KNOWN_PATH, accept, known_unit, shell
+from knowledge_files import KNOWN_PATH, accept, known_unit, shell, write
 from provenance_store import make_shop
 from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
 
@@ -65,8 +65,7 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain, ho
     assert git.head(brain) == head
     assert len(review.proposals(brain)) == 2
     fresh = next(one for one in review.proposals(brain) if one.files[0].status == "new")
-    (brain / RETRY_PATH).parent.mkdir(exist_ok=True)
-    (brain / RETRY_PATH).write_text("an untracked file of the user's\n")
+    write(brain, RETRY_PATH, "an untracked file of the user's\n")
     with pytest.raises(ConflictError, match="uncommitted changes"):
         accept(brain, fresh.branch, now=NOW)
     assert (brain / RETRY_PATH).read_text() == "an untracked file of the user's\n"

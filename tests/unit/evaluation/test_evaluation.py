@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from knowledge_files import write
 from paths import TESTS
 from secret_corpus import corpus
 from sessions import NOW
@@ -36,13 +37,6 @@ def opened(brain: Path) -> Iterator[Brain]:
     with Brain(brain, settings=Settings(embedding_model="none")) as opened:
         opened.sync()
         yield opened
-
-
-def write_golden(brain: Path, text: str) -> Path:
-    file = brain / "evals" / "golden.yaml"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(text, "utf-8")
-    return file
 
 
 @pytest.mark.proves("EVAL-METRICS")
@@ -79,7 +73,7 @@ questions:
 
 @pytest.mark.proves("EVAL-GOLDEN")
 def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(brain, tmp_path):
-    write_golden(brain, "questions:\n  - nonsense\n  - {question: fine, expect: []}\n")
+    write(brain, "evals/golden.yaml", "questions:\n  - nonsense\n  - {question: fine, expect: []}\n")
     secret = tmp_path / "secret.yaml"
     secret.write_text("questions: [{question: leaked, expect: []}]")
     (brain / "evals" / "out.yaml").symlink_to(secret)
@@ -120,7 +114,7 @@ def test_eval_compares_with_the_last_run_and_with_a_baseline(words, nugget):
     golden = (
         "questions:\n- {{question: idempotency keys for retries, expect: [{}]}}\n- {{question: xyzzy, expect: []}}\n"
     )
-    write_golden(words, golden.format(first))
+    write(words, "evals/golden.yaml", golden.format(first))
     code, out, _ = nugget("eval", "--json")
     document = json.loads(out)
     assert code == 0 and document["comparison"] is None
@@ -129,7 +123,7 @@ def test_eval_compares_with_the_last_run_and_with_a_baseline(words, nugget):
     raised = json.loads(out)
     for row in raised["results"]:
         row["metrics"] = dict.fromkeys(row["metrics"], 1.0)
-    write_golden(words, golden.format(last))
+    write(words, "evals/golden.yaml", golden.format(last))
     raised["results"][0]["key"] = json.dumps(["idempotency keys for retries", [last], {}])
     good.write_text(json.dumps(raised))
     code, out, _ = nugget("eval", "--baseline", good)
@@ -142,7 +136,11 @@ def test_eval_compares_with_the_last_run_and_with_a_baseline(words, nugget):
 
 @pytest.mark.proves("EVAL-UNKNOWN-ID", "EVAL-GOLDEN")
 def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words, nugget):
-    write_golden(words, "questions:\n- question: a\n  expect: [concept/gone]\n- {question: retries, expect: []}\n")
+    write(
+        words,
+        "evals/golden.yaml",
+        "questions:\n- question: a\n  expect: [concept/gone]\n- {question: retries, expect: []}\n",
+    )
     code, out, _ = nugget("eval")
     assert code == 1 and out.startswith("evals/golden.yaml:2: error: the brain has no unit concept/gone\n")
 
