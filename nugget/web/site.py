@@ -91,9 +91,9 @@ class Site:
 
 
 def link_to(ref: str) -> str:
-    """Return the address of the page for a ref: a session for history, else a unit."""
+    """Return the address of the page for a ref: its session for an exchange, else its own."""
     source, _, name = ref.partition(":")
-    if source in ("session", "sessions") and "#" in name:
+    if source in ("session", "sessions") and "#" in name and "/" not in name:  # of a subagent
         session, _, number = name.partition("#")
         return f"/session/{quote(session, safe='')}#exchange-{number}"
     return f"/unit/{quote(ref, safe='/:')}"

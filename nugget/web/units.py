@@ -134,12 +134,11 @@ def undo(site: Site, request: Request) -> Response:
 
 
 def unit(site: Site, request: Request, *, problem: str = "", typed: str = "") -> Response:
-    """Show a unit: text, evidence, graph, history and the questions it answered."""
+    """Show a unit: text, evidence, graph, history and the questions it answered; or a part of a conversation."""
     brain, ref = site.session.ready(), request.path_params["ref"]
     shown = brain.get(ref, identity=site.session.identity, fresh=False)
     if shown.unit is None:
-        assert shown.excerpt is not None
-        return RedirectResponse(f"/session/{quote(shown.excerpt.session, safe='')}", 303)
+        return render(site, request, "excerpt", excerpt=shown.excerpt)
     found: Unit = shown.unit
     is_ours = found.source is SourceName.BRAIN
     near = graph_ = None

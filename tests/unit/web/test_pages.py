@@ -67,6 +67,15 @@ def test_what_is_not_there_is_said_in_a_page(shown):
         assert "Nothing matches. Try other words." in shown.get(address).text, "a facet narrows any query"
 
 
+@pytest.mark.proves("WEB-PAGES")
+def test_a_hit_in_a_channel_leads_to_its_message(words, shown):
+    (words / "bridge").mkdir()
+    (words / "bridge/release.jsonl").write_text('{"from": "ada", "text": "The gondola sails <at> noon."}')
+    address = re.findall(r'href="(/unit/bridge[^"]+)"', shown.get("/search?q=gondola").text)[0]
+    reply = shown.get(address)
+    assert "The gondola sails &lt;at&gt; noon." in reply.text
+
+
 @pytest.mark.proves("WEB-GATE")
 def test_a_key_lets_one_browser_in_once(shown):
     key = browsing.new_key(shown.home, PORT)
