@@ -157,9 +157,11 @@ def _unit_candidate(one: Reviewed, query: Query, place: Location, now: datetime)
         agent="reviewed", session_started=datetime.combine(changed, time(), UTC) if changed else None,
         alternatives=unit.alternatives, stale_after=unit.stale_after, evidence=unit.evidence,
     )  # fmt: skip
-    match = place.match(nugget.scope.path or "")
+    path = nugget.scope.path or ""
+    match = place.match(path)
     is_elsewhere = match in (ScopeMatch.ELSEWHERE, ScopeMatch.WORKSPACE) and text is None
-    if is_elsewhere or not _is_wanted(nugget, query):
+    is_foreign = path and not nugget.scope.repo and not place.checkout.exists(place.aliases.get(path, path))
+    if is_elsewhere or is_foreign or not _is_wanted(nugget, query):
         return None
     names_symbol = bool(query.symbol) and query.symbol in (nugget.scope.symbol, nugget.summary)
     weighed = weigh(nugget, match, now=now, text=text, names_symbol=names_symbol)

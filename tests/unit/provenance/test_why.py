@@ -164,6 +164,7 @@ def test_units_of_the_brain_stand_among_the_nuggets_and_say_so(shop):
     reviewed = (unit("src/auth/login.py"), None, None)
     found = shop.why("src/auth/login.py", reviewed=[reviewed, (unit("src/cache.py", id="bug/other"), None, None)])
     assert ids(found) == ["brain:bug/login-loop", nugget]
+    assert not shop.why(text="zebra", reviewed=[(unit("of/another.py"), 1.0, None)]).hits, "it names no repository"
     first = found.hits[0]
     assert first.unit is not None and first.nugget.detail == "Because of the clock."
     # counted as a caveat: 0.3 + 0.2 * 0.9 + 0.15 * 0.5 ** (30.5 / 30) + 0.08 + 0.2
