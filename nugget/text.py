@@ -138,7 +138,7 @@ def estimate_tokens(text: str) -> int:
 
 def slugify(text: str, *, max_chars: int = 60) -> str:
     """Return a file name of lower-case ASCII words joined by `-`, cut at a word; a hash if nothing is left."""
-    folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    folded = unicodedata.normalize("NFKD", text.replace("'", "")).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "-", folded).strip("-")
     if len(slug) > max_chars:
         slug = slug[: max_chars + 1].rsplit("-", 1)[0][:max_chars].strip("-")

@@ -73,3 +73,9 @@ def known_unit(brain: Path) -> Unit:
 def accept(brain: Path, name: str | None = None, *, now: datetime) -> Decided:
     """Accept a proposal."""
     return decide(brain, name, Decision(accept=None), home=brain, now=now)
+
+
+def snapshot(*folders: Path) -> dict[str, bytes | None]:
+    """Every file and folder with its content; SQLite's shared memory is no content."""
+    paths = (path for folder in folders for path in folder.rglob("*") if not path.name.endswith(("-shm", "-wal")))
+    return {str(path): path.read_bytes() if path.is_file() else None for path in paths}

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from knowledge_files import add_first_units, linked_brain, shell, write
+from knowledge_files import add_first_units, linked_brain, shell, snapshot, write
 
 from nugget import brain as brains
 from nugget import config
@@ -22,14 +22,6 @@ from nugget.models import Origin, Unit
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 4, 2, 12, 0, tzinfo=UTC)
-
-
-def snapshot(folder: Path) -> dict[str, bytes | str]:
-    return {
-        path.relative_to(folder).as_posix(): str(path.readlink()) if path.is_symlink() else path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_symlink() or path.is_file()
-    }
 
 
 def change(brain: Path, files: dict[str, bytes | None]) -> None:
@@ -73,7 +65,7 @@ def test_init_refuses_a_folder_with_something_else_in_it(tmp_path, name):
     with pytest.raises(BrainError, match=r"is not empty \(it holds .*\), and is not a brain") as caught:
         brains.init_brain(tmp_path, owner="", now=NOW)
     assert caught.value.hint == "Name a folder that is empty or does not exist yet."
-    assert snapshot(tmp_path) == {name: b"mine"}
+    assert [*filter(None, snapshot(tmp_path).values())] == [b"mine"]
 
 
 @pytest.mark.proves("BRAIN-CONTAINED")
@@ -236,13 +228,13 @@ def work_under_way(repo: Path) -> str:
 def test_add_files_a_text_and_commits_only_that_file(own):
     before = work_under_way(own)
     path, _ = add_unit(
-        own, "Always set a timeout. Without one a worker hangs forever.", type="pattern", domain="Coding/Go",
+        own, "Always set a worker's timeout. Without one a worker hangs forever.", type="pattern", domain="Coding/Go",
         tags=["http", " http ", ""], confidence=0.7, now=NOW,
     )  # fmt: skip
-    assert path == "domains/coding/go/patterns/always-set-a-timeout.md"
+    assert path == "domains/coding/go/patterns/always-set-a-workers-timeout.md"
     unit = unit_at(own, path)
     assert (unit.id, unit.title, unit.tags, unit.confidence) == (
-        "pattern/always-set-a-timeout", "Always set a timeout", ("http",), 0.7,
+        "pattern/always-set-a-workers-timeout", "Always set a worker's timeout", ("http",), 0.7,
     )  # fmt: skip
     assert (unit.origin, unit.created, unit.last_modified) == (Origin.MANUAL, date(2026, 3, 1), date(2026, 3, 1))
     assert committed(own) == {path}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from knowledge_files import commit, linked_brain, shell
+from knowledge_files import commit, linked_brain, shell, snapshot
 from programs import program
 
 from nugget.app import Brain
@@ -42,12 +42,6 @@ def findings(brain: Path) -> dict[str, Finding]:
 def status_of(brain: Path) -> dict[str, Any]:
     environment = read_environment()
     return status(brain, load_settings(environment, brain), environment)
-
-
-def snapshot(*folders: Path) -> dict[str, bytes | None]:
-    """Every file and folder with its content; SQLite's shared memory is no content."""
-    paths = (path for folder in folders for path in folder.rglob("*") if not path.name.endswith(("-shm", "-wal")))
-    return {str(path): path.read_bytes() if path.is_file() else None for path in paths}
 
 
 @pytest.mark.proves("HEALTH-READS")
