@@ -29,6 +29,8 @@ from nugget.config import read_environment
 from nugget.errors import NuggetError, complaint
 from nugget.mcp import answers
 from nugget.models import Depth, Filter, KnowledgeType, Query, SourceName
+from nugget.models.nuggets import NuggetType
+from nugget.render.json import context_json, decisions_json
 
 INSTRUCTIONS = """\
 Nugget is the memory of the person you work for: what earlier sessions found out, reviewed by a person and kept in \
@@ -192,7 +194,7 @@ def _add_openqed_tools(server: MCPServer[Any], session: AgentSession) -> None:
     ) -> CallToolResult:
         asked = Query(query or "", path=path, symbol=symbol, filter=Filter(types=tuple(types or ())),
                       depth=Depth(depth), budget_tokens=int(token_budget))  # fmt: skip
-        return reply(lambda: answers.openqed_context(session, asked))
+        return reply(lambda: context_json(session.explain_code(asked), strict=True))
 
     @tool(description="Get the AI session history for a specific file: which sessions touched it and when.")
     def openqed_file_history(
@@ -205,7 +207,9 @@ def _add_openqed_tools(server: MCPServer[Any], session: AgentSession) -> None:
         path: Annotated[str | None, Field(description="File path to scope the query")] = None,
         token_budget: Budget = 2000,
     ) -> CallToolResult:
-        return reply(lambda: answers.openqed_decisions(session, path=path, budget=token_budget))
+        types = (NuggetType.DECISION, NuggetType.REJECTION, NuggetType.CONSTRAINT)
+        asked = Query("", path=path or ".", filter=Filter(types=types), budget_tokens=int(token_budget))
+        return reply(lambda: decisions_json(session.explain_code(asked)))
 
 
 def _result(make: Callable[[], str], failed: str = "") -> CallToolResult:

@@ -12,7 +12,7 @@ from nugget.errors import BrainError, NuggetError, UsageError, require_known
 from nugget.models import Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES, NuggetType
 from nugget.render import MAX_CHARS, ORDERS, bundle_markdown, fenced, provenance_markdown
-from nugget.render.json import context_json, decisions_json, file_history_json
+from nugget.render.json import file_history_json
 from nugget.text import CHARS_PER_TOKEN, clean, estimate_tokens, one_line, printable
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 LARGEST_CHARS = 49_000
 """Claude Code puts results of more than 50,000 characters into a file and shows the first 2 KB of it."""
-DECISIVE = (NuggetType.DECISION, NuggetType.REJECTION, NuggetType.CONSTRAINT)
-"""The types that `openqed_decisions` returns."""
 DEFAULT_TOKENS, _MIN_TOKENS = 2000, 100
 
 
@@ -47,11 +45,6 @@ def propose(session: AgentSession, **given: Any) -> str:
     return f"Proposed as {done.changes[0].unit.id}, on {done.branch}: a person decides on it (`nugget review`)."
 
 
-def openqed_context(session: AgentSession, query: Query) -> dict[str, Any]:
-    """Return openqed's `ContextResponse`. Raises NuggetError."""
-    return context_json(session.explain_code(query), strict=True)
-
-
 def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> dict[str, Any]:
     """Return as many of the sessions that touched a file as fit in the budget. Raises NuggetError."""
     found = session.explain_code(Query("", path=path, budget_tokens=1))
@@ -63,12 +56,6 @@ def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> 
             break
         shown += 1
     return file_history_json(place, found.sessions, shown=shown)
-
-
-def openqed_decisions(session: AgentSession, *, path: str | None, budget: float) -> dict[str, Any]:
-    """Return decisions, rejections and constraints of a path or of the workspace. Raises NuggetError."""
-    query = Query("", path=path or ".", filter=Filter(types=DECISIVE), budget_tokens=int(budget))
-    return decisions_json(session.explain_code(query))
 
 
 def _answer_question(session: AgentSession, question: Query) -> str:

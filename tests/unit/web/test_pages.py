@@ -72,8 +72,7 @@ def test_a_hit_in_a_channel_leads_to_its_message(words, shown):
     (words / "bridge").mkdir()
     (words / "bridge/release.jsonl").write_text('{"from": "ada", "text": "The gondola sails <at> noon."}')
     address = re.findall(r'href="(/unit/bridge[^"]+)"', shown.get("/search?q=gondola").text)[0]
-    reply = shown.get(address)
-    assert "The gondola sails &lt;at&gt; noon." in reply.text
+    assert "The gondola sails &lt;at&gt; noon." in shown.get(address).text
 
 
 @pytest.mark.proves("WEB-GATE")
