@@ -14,16 +14,12 @@ MAX_TEXT = 400_000
 
 
 class DependencyChange(NamedTuple):
-    """A dependency that changed; `before` and `after` are versions, None where it is absent, empty for any version.
-
-    `manifest` is the path as the agent named it.
-    """
+    """A dependency that changed; `before` and `after` are versions, None where it is absent, empty for any version."""
 
     name: str
     before: str | None
     after: str | None
     event: Event
-    manifest: str
     ecosystem: str
 
     @property
@@ -91,7 +87,7 @@ def _changes_in(event: Event) -> Iterator[DependencyChange]:
     old, new = (_versions(pattern, text) for text in (event.before, after))
     for package in dict.fromkeys([*old, *new]):
         if old.get(package) != new.get(package):
-            yield DependencyChange(package, old.get(package), new.get(package), event, event.path, ecosystem)
+            yield DependencyChange(package, old.get(package), new.get(package), event, ecosystem)
 
 
 def _versions(pattern: str, text: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
 
@@ -228,7 +227,6 @@ IDLE = _phrase("idle")
 """Progress reports, outcomes of reviews, claims of success, and empty phrases."""
 
 
-@lru_cache(maxsize=4096)
 def words_of(text: str) -> frozenset[str]:
     """Return the content words of a text: names in code, other words in lower case, pairs of wide characters."""
     found = [name.strip("`().").lower() for name in _NAMES.findall(text)]

@@ -227,7 +227,7 @@ def _dependencies(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
         by_event.setdefault(id(change.event), []).append(change)
     for together in by_event.values():
         first = together[0]
-        path = read.places.find(first.manifest)
+        path = read.places.find(first.event.path or "")
         if path is None:
             continue
         told = [(change, titles.capitalised(change.summary), _why(read, change, claims)) for change in together]

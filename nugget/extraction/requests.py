@@ -16,8 +16,7 @@ from nugget.sources.speakers import PLAN_OPENING
 _FENCED = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _TAG = re.compile(r"<(\w[\w-]*)(?:\s[^<>]*)?>.*?</\1>|</?\w[\w-]*/?>", re.DOTALL)
 _IMAGE = any_of(r"\[(?:Image|Pasted text)[^\]]*\]")
-_MARKUP = re.compile(r"^\s*(?:(?:#{1,6}|[-*+•>❯$]|\d{1,2}[.)])\s+)+")
-_RULE = re.compile(r"^\s*[-=*_]{3,}\s*$")
+_MARKUP = re.compile(r"^\s*(?:[-=*_]{3,}\s*$|(?:(?:#{1,6}|[-*+•>❯$]|\d{1,2}[.)])\s+)+)")
 _COURTESY = any_of(
     r"^(?:(?:hi|hey|hello|ok(?:ay)?|so|now|great|thanks?(?: you)?|alright|also|and|then|well|yes|no|claude)\b"
     r"[\s,.!:;—-]*"
@@ -99,7 +98,7 @@ def cleaned(prompt: str) -> str:
         titled = _PLAN_TITLE.search(prompt)
         text = titled[1] if titled else prompt[len(PLAN_OPENING) :]
     text = _IMAGE.sub(" ", _TAG.sub(" ", _FENCED.sub(" ", text[:8000])))
-    lines = [_MARKUP.sub("", line).strip() for line in text.splitlines() if not _RULE.match(line)]
+    lines = [_MARKUP.sub("", line).strip() for line in text.splitlines()]
     prose = titles.clean(_joined([line for line in lines if line]))
     bare = _COURTESY.sub("", prose)
     while len(parts := SENTENCE_END.split(bare, maxsplit=1)) == 2 and _GO_ON.fullmatch(parts[0]):
@@ -237,15 +236,8 @@ def end_of(text: str, said_on: date) -> date | None:
     with suppress(ValueError):
         if exact := re.search(r"\b\d{4}-\d\d-\d\d\b", until):
             return date.fromisoformat(exact[0])
-    if month := _month_in(until):
+    names = _MONTHS if len(until.split()) <= 2 else ()
+    if month := next((n for n, name in enumerate(names, 1) if re.match(name, until, re.IGNORECASE)), 0):
         year = re.search(r"\b20\d\d\b", until)
         return date(int(year[0]) if year else said_on.year + (month < said_on.month), month, 28)
     return said_on + timedelta(days=_STATE_DAYS)
-
-
-def _month_in(until: str) -> int:
-    """Return the number of the month that an end names, or of the last month of its quarter; 0 for neither."""
-    if quarter := re.match(r"[QT]([1-4])\b", until):
-        return 3 * int(quarter[1])
-    names = _MONTHS if len(until.split()) <= 2 else ()
-    return next((n for n, name in enumerate(names, 1) if re.match(name, until, re.IGNORECASE)), 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from nugget.extraction import phrases
 from nugget.extraction.phrases import ANSWERED, ENGLISH, LEAD_INS, RECOMMENDED, WIDE, WORDS, any_of, words_of
@@ -158,14 +157,12 @@ IMPERATIVES = frozenset(WORDS["imperatives"].split())
 """Verbs that begin a request or a rule."""
 
 
-@lru_cache(maxsize=4096)
 def clean(text: str) -> str:
     """Return a sentence as prose on one line, without markup."""
     unescaped = re.sub(r"(?<!`)\\`", "`", text).replace('\\"', '"')
     return " ".join(_MARKS.sub(r"\1", _LINK.sub(r"\1", unescaped)).split())
 
 
-@lru_cache(maxsize=4096)
 def point_of(text: str) -> str:
     """Return a sentence without a leading label, `Found it!` or `The root cause is that`."""
     if answered := ANSWERED.match(text.strip()):

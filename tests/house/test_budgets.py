@@ -12,10 +12,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_309,
+    "lines": 42_284,
     "lines of a file": 388,
     "classes": 211,
-    "re.compile": 126,
+    "re.compile": 125,
     "lines of tests": 19_901,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
