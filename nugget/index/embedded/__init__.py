@@ -177,9 +177,10 @@ class Index(IndexReader):
             sql = f"SELECT group_concat(doc * 8 + {HALVES}) FROM {kind}_places WHERE term = ?"
             runs = (self.connection.execute(sql, (term,)).fetchone()[0] or "" for term in terms)
             places = np.concatenate([np.fromstring(run, np.int64, sep=",") + (at << 40) for at, run in enumerate(runs)])
-            first = np.flatnonzero(np.diff(places >> 3, prepend=-1))
-            docs = places[first] >> 3
-            kept[kind] = terms, (docs & (1 << 37) - 1, np.add.reduceat(places & 7, first), docs >> 37)
+            docs = places >> 3
+            last = np.flatnonzero(np.append(docs[1:] != docs[:-1], docs[-1:] >= 0))
+            docs, freqs = docs[last], np.diff(np.cumsum(places & 7)[last], prepend=0)
+            kept[kind] = terms, (docs & (1 << 37) - 1, freqs, docs >> 37)
         return kept[kind][1]
 
     def _documents(self, kind: str) -> Any:
@@ -214,8 +215,9 @@ class Index(IndexReader):
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
         near = self._signs.near(self.connection, vector, k, self._admitted(filter_, "chunks"))
         # L2 is sqlite-vec's only measure that does not compute two norms per row.
-        sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
-        best = sorted(select_in(self.connection, sql, near, (vector.tobytes(),)))[:k]
+        sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM json_each(?) CROSS JOIN vectors"
+        given = vector.tobytes(), json.dumps(near), k
+        best = self.connection.execute(f"{sql} ON chunk_key = value ORDER BY 1, 2 LIMIT ?", given)
         return [(key, vectors.cosine(distance)) for distance, key in best]
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
@@ -238,19 +240,17 @@ class Index(IndexReader):
         return {unit: (key, vectors.cosine(distance)) for unit, key, distance in rows}
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
-        vector = self.connection.execute(
-            "SELECT embedding FROM unit_vectors WHERE unit_key = ?", (unit_key,)
-        ).fetchone()
+        vector = self.unit_vector(unit_key)
         sql = "SELECT unit_key, vec_distance_L2(embedding, ?) FROM unit_vectors WHERE unit_key IN"
-        near = select_in(self.connection, sql, unit_keys, vector) if vector else ()
+        near = () if vector is None else select_in(self.connection, sql, unit_keys, (vector.tobytes(),))
         return {key: max(vectors.cosine(distance), 0.0) for key, distance in near}
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
-        if self._has_numpy and (alone := _plain_terms(terms)):
-            keys, _, term_of = self._postings("chunks", alone)
-            return [terms.words[at] for at in sorted(set(term_of[self._documents("chunks")[1][keys] == unit_key]))]
         between = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # a unit's chunks have consecutive keys
         keys = self.connection.execute(between, (unit_key,)).fetchone()
+        if self._has_numpy and keys[0] and (alone := _plain_terms(terms)):
+            found, _, term_of = self._postings("chunks", alone)
+            return [terms.words[at] for at in sorted(set(term_of[(found >= keys[0]) & (found <= keys[1])]))]
         sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
         return [word for word in terms.words if self.connection.execute(sql, (match_any([word]), *keys)).fetchone()]
 

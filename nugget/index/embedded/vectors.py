@@ -37,10 +37,10 @@ PROGRESS = "progress.json"
 """In the folder of the vector cache while vectors are made: `done` of `total` units since `started`, as of `at`."""
 _FORGOTTEN_AFTER_S = 120.0
 _UNITS_A_BATCH = 16
-_CHOSEN, _OF_CHUNKS = 6, 55_000
+_CHOSEN, _OF_CHUNKS = 6, 52_000
 """Chunks measured exactly per result: a number, or a fraction of all, which finds .98 of a million's best 50."""
-_COMPARED = 5
-"""Chunks whose signs are multiplied with the query, for each one measured exactly."""
+_COMPARED, _COUNTED = 5, 15
+"""Chunks whose signs are multiplied with the query, and whose last third of signs is counted, for each such one."""
 _WHOLE_UNIT_CHARS = 4000
 
 
@@ -68,12 +68,20 @@ class Signs:
         asked = np.frombuffer(_in_words(np.packbits(query > 0).tobytes()), "<u8")
         if len(asked) != len(signs):
             raise IndexUnavailable("The index has vectors of another size than the model.", hint="Run: nugget rebuild")
+
+        def smallest(wanted: int) -> Any:  # with all ties, in whatever order the rows were read
+            most = bisect_left(range(len(query)), wanted, key=lambda n: int(np.count_nonzero(differing <= n)))
+            return np.flatnonzero(differing <= most)
+
+        chosen, part = k * max(_CHOSEN, len(keys) // _OF_CHUNKS), -(-len(asked) * 2 // 3)
         differing = np.zeros(len(keys), np.uint16)
-        for own, word in zip(signs, asked, strict=True):
+        for own, word in zip(signs[:part], asked[:part], strict=True):
             differing += np.bitwise_count(own ^ word)
-        chosen = k * max(_CHOSEN, len(keys) // _OF_CHUNKS)
-        most = bisect_left(range(len(query)), chosen * _COMPARED, key=lambda n: int(np.count_nonzero(differing <= n)))
-        first = np.flatnonzero(differing <= most)  # with all ties, in whatever order the rows were read
+        first = smallest(chosen * _COUNTED)
+        differing = differing[first]
+        for own, word in zip(signs[part:], asked[part:], strict=True):
+            differing += np.bitwise_count(own[first] ^ word)
+        first = first[smallest(chosen * _COMPARED)]
         bits = np.ascontiguousarray(signs[:, first].T).view(np.uint8)
         scores = np.unpackbits(bits, axis=1)[:, : len(query)].astype(np.float32) @ query
         least = np.partition(scores, -chosen)[-chosen] if len(scores) > chosen else -np.inf

@@ -12,16 +12,7 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from nugget.index import (
-    Edge,
-    IndexReader,
-    Lists,
-    Scored,
-    StoredChunk,
-    UnitCosines,
-    best_documents,
-    units_of,
-)
+from nugget.index import Edge, IndexReader, Lists, Scored, StoredChunk, UnitCosines, best_documents, units_of
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Terms, match_any, match_word, terms_of
 from nugget.index.postgres import statements as sql
 from nugget.index.postgres.bm25 import CHUNKS, ENTRY, ENTRY_BYTES, UNITS, AskedWords, documents_of, entry_of, items_of
