@@ -148,8 +148,9 @@ def _floods(view: str, allow: Sequence[re.Pattern[str]]) -> Iterator[tuple[int, 
             is_open = inside.rfind("<private>") > inside.rfind("</private>") or "private key" in inside
             if not is_open:  # so that nothing that begins in the flood ends behind it
                 yield hits[0] + _PROBE, hits[-1]
-            hits, stride = [], _STRIDE
-        at, stride = min(at + stride, last + (at == last)), stride * (1 + is_dense)
+            hits = []
+        at = min(at + stride, last + (at == last))
+        stride = _STRIDE if len(hits) == 1 else stride * (1 + (is_dense or stride < 4 * _STRIDE))
 
 
 def _without_floods(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> tuple[str, list[tuple[int, int, int]]]:

@@ -166,18 +166,18 @@ def _readable(data: bytes, size: int) -> Iterator[tuple[int, int]]:
             lines[part.end()] = ord("\n")
     view, text = lines.decode("latin-1"), data.decode("utf-8", "surrogateescape")
     small = text.replace("İ", ".").lower()  # the one letter that is two in lower case
-    spans = ((found.start(), found.end() - 1) for found in READ.spoken_line.finditer(view))
-    spoken = (span for span in spans if _is_spoken(data[slice(*span)]))
     ends = chain((0,), (found.start() for found in _MAY_TELL.finditer(small)))
     sizes = (len(text[first:last].encode("utf-8", "surrogateescape")) for first, last in pairwise(ends))
     told = ((view.rfind("\n", 0, at + 1), view.find("\n", at + 2 * _ABOVE)) for at in accumulate(sizes))
     stop = 0
-    for begin, end in sorted([*spoken, *told]):
-        end = end if end >= 0 else len(data)
-        while end > stop:
-            begin = max(begin, stop)
-            stop = min(end, begin // size * size + size)
-            yield begin, stop
+    for begin, end in chain(told, ((len(view), len(data)),)):
+        between = READ.spoken_line.finditer(view, stop, max(begin, stop))
+        spans = ((found.start(), found.end() - 1) for found in between)
+        spoken = (span for span in spans if _is_spoken(data[slice(*span)]))
+        for first, last in (*spoken, (max(begin, stop), end if end >= 0 else len(data))):
+            while first < last:
+                yield first, (first := min(last, first // size * size + size))
+        stop = max(stop, last)
 
 
 def _is_spoken(part: bytes) -> bool:
