@@ -146,7 +146,7 @@ def _install_clients(place: Place | None, environment: Environment, command: Pat
         if _carry_out(changes, dry_run=dry_run) or not changes:
             put(f"{client.title} is connected{'' if changes else ' already'}.")
     if chosen and not dry_run:
-        put("`nugget watch --install` captures their sessions when they have ended.")
+        put("`nugget watch --install` captures the sessions of agents other than Claude Code.")
     if not chosen and not environment.claude_config.is_dir():
         put("No agent was found on this machine. Name one to connect it anyway: `nugget install codex`.")
 
