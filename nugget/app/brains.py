@@ -58,13 +58,13 @@ def checked(question: Query | str, usual: Query) -> Query:
     Raises UsageError for an unknown source, type or depth, and for a number below 1.
     """
     query = Query(question) if isinstance(question, str) else question
-    given = query.filter
+    given = replace(query.filter, types=tuple(str(name).lower() for name in query.filter.types))
     require_known("type", given.types, TYPES)
     return replace(
         query,
         text=query.text.encode("utf-8", "replace").decode("utf-8"),  # lone surrogates cannot be stored
         filter=replace(
-            given, sources=source_names(given.sources), types=tuple(given.types), tags=tuple(given.tags),
+            given, sources=source_names(given.sources), tags=tuple(given.tags),
             domains=tuple(domain.strip("/") for domain in given.domains), sessions=tuple(given.sessions),
         ),
         limit=_at_least_one("limit", usual.limit if query.limit is None else query.limit),
@@ -78,9 +78,10 @@ def checked(question: Query | str, usual: Query) -> Query:
 
 
 def source_names(names: Sequence[SourceName | str]) -> tuple[SourceName, ...]:
-    """Return the sources with these names. Raises UsageError for an unknown one."""
-    require_known("source", names, SourceName)
-    return tuple(map(SourceName, names))
+    """Return the sources with these names, in any case. Raises UsageError for an unknown one."""
+    known = [str(name).lower() for name in names]
+    require_known("source", known, SourceName)
+    return tuple(map(SourceName, known))
 
 
 def serves_team(face: query_log.Face | None, settings: Settings) -> bool:

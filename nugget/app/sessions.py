@@ -23,7 +23,7 @@ from nugget.index.embedded.connection import open_home, write_transaction
 from nugget.index.embedded.sync import sync_provenance
 from nugget.infra import files
 from nugget.infra.workspace import Workspace, WorkspaceFinder
-from nugget.models import EventKind, Session, SessionFile
+from nugget.models import EventKind, Session, SessionFile, SourceName
 from nugget.models.nuggets import FileTouch, Nugget
 from nugget.provenance import open_index
 from nugget.sources import nugget_store, parse_timestamp
@@ -139,6 +139,9 @@ def find_session(asked: Provenance, name: str) -> KnownSession:
         session, exchanges, is_archived = read_whole_session(asked.environment, asked.settings, name)
     except NuggetError as error:
         problem = error
+        if found and found.agent == SourceName.SHELL:
+            hint = f"See what happened in it: nugget logs context --session {found.id}"
+            problem = NuggetError(f"{found.id} is the log of a shell.", hint=hint)
     if session is not None and found is None:
         found = KnownSession(id=session.id, agent=session.agent, title=session.title or "", folder=session.cwd,
                              branch=session.branch, started=session.started, ended=session.ended)  # fmt: skip

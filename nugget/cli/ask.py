@@ -238,8 +238,8 @@ def search(
     if as_json:
         print_json(bundle_json(bundle))
     elif quiet:
-        for hit in bundle.hits:
-            typer.echo(clean(hit.ref))
+        for ref in dict.fromkeys(hit.ref for hit in bundle.hits):  # an exchange may be a hit by both of its sides
+            typer.echo(clean(ref))
     else:
         with paged(is_wanted=pager):
             put_report("results", bundle=bundle, explain=explain, is_empty=is_empty)
@@ -250,8 +250,7 @@ def _filter(
     sources: Sequence[str] | None,
 ) -> Filter:  # fmt: skip
     return Filter(
-        sources=brains.source_names([name.lower() for name in listed(sources)]),
-        types=tuple(name.lower() for name in listed(types)), domains=listed(domains), tags=listed(tags),
+        sources=brains.source_names(listed(sources)), types=listed(types), domains=listed(domains), tags=listed(tags),
         since=day(since),
     )  # fmt: skip
 

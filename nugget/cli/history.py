@@ -244,7 +244,7 @@ def why(
     Give a path, a --query, or both; what matches both comes first. The answer says what earlier sessions decided,
     tried and rejected, with the brain's reviewed units about this code.
     """
-    filter_ = Filter(types=tuple(name.lower() for name in listed(types)), since=moment(since))
+    filter_ = Filter(types=listed(types), since=moment(since))
     asked = Query(query or "", path=path, symbol=symbol, filter=filter_, depth=depth, budget_tokens=budget)
     answer = open_provenance(brain).explain(asked)
     for text in answer.notes if as_json else ():

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from nugget.app import logs
+from nugget.app.brains import source_names
 from nugget.app.logs import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
 from nugget.models import Depth, Filter, Query, SourceName
 from nugget.models.nuggets import TYPES
@@ -50,7 +51,6 @@ def _no_nul(text: str) -> str:
 
 Words = Annotated[str, Field(max_length=MAX_QUESTION_CHARS), AfterValidator(_no_nul)]
 Names = Annotated[list[Annotated[str, Field(max_length=200)]], BeforeValidator(_split), Field(max_length=50)]
-Sources = Annotated[list[SourceName], BeforeValidator(_split), Field(max_length=20)]
 Intent = Literal["debug", "what-changed", "resume", "status", "general"]
 
 
@@ -82,14 +82,14 @@ class SearchRequest(Parameters):
     domains: Names = Field(default=[], description="Only these domains and those below them")
     tags: Names = Field(default=[], description="Only units with all these tags")
     since: date | None = Field(default=None, description="Only what was created or changed since (YYYY-MM-DD)")
-    sources: Sources = Field(default=[], description="Only these sources")
+    sources: Names = Field(default=[], description=f"Only these sources: {', '.join(SourceName)}")
     explain: bool = Field(default=False, description="Explain each score")
 
     def query(self, identity: str | None) -> Query:
         """Return the query of the request, which may search the memory of this identity."""
         filter_ = Filter(
-            sources=tuple(self.sources), types=tuple(self.types), domains=tuple(self.domains), tags=tuple(self.tags),
-            since=self.since,
+            sources=source_names(self.sources), types=tuple(self.types), domains=tuple(self.domains),
+            tags=tuple(self.tags), since=self.since,
         )  # fmt: skip
         return Query(
             self.q, filter=filter_, limit=self.limit, offset=self.offset, identity=identity, explain=self.explain

@@ -139,7 +139,7 @@ def _add_tool(server: MCPServer[Any], session: AgentSession) -> None:
         limit: Annotated[int | None, Field(description="Units in the answer", ge=1, le=50)] = None,
     ) -> CallToolResult:
         def answer() -> str:
-            named = Filter(types=tuple(types or ()), sources=source_names(sources or ()))
+            named = Filter(types=tuple(map(str.lower, types or ())), sources=source_names(sources or ()))
             query = Query(
                 task_description, path=path, symbol=symbol, filter=named, profile=profile, depth=depth_named(depth),
                 budget_tokens=token_budget, limit=limit,

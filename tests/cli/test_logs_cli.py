@@ -34,6 +34,7 @@ def test_ingest_context_and_sessions_say_what_the_functions_say(logged, nugget):
     assert (out := nugget(*asked).out).startswith(bundle.context_text)
     assert f"incidents {bundle.incidents[0].id}, ts_ms " in out
     assert nugget("logs", "context", "why", "--session", "absent").err.startswith("Error: There are no logs")
+    assert nugget("sessions", "show", "s1").err.startswith("Error: s1 is the log of a shell.")
     assert "s1" in nugget("logs", "sessions").out and "1 open failure" in nugget("sessions", "--all").out
 
 

@@ -92,7 +92,7 @@ def test_memory_is_that_of_the_servers_identity_alone(server):
     assert server.ask("/v1/search?q=crystal&identity=zealot").error.code == "unknown_parameter"
     with served(server.home, "--as", "zealot", brain=server.brain) as zealot:
         for path in ("/v1/search", "/v1/ask"):
-            found = zealot.ask(path, q="crystal", sources="memory", offset=0)
+            found = zealot.ask(path, q="crystal", sources="Memory", offset=0)
             assert [hit["ref"] for hit in found.json["hits"]] == ["memory:zealot/plan.md"] and b"hums" in found.body
         assert b"hums" in zealot.ask("/v1/units/memory:zealot/plan.md").body
         assert b"fake" not in found.body + zealot.ask("/v1/units/memory:roast/plan.md").body

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from loopback_anthropic import text, value
 
-from nugget.config import Environment, Settings
+from nugget.config import Settings
 from nugget.errors import EmbeddingUnavailable
 from nugget.infra.embedding import MINILM
-from nugget.infra.llm import LLM
 from nugget.models import Chunk, Hit, Origin, SourceName, StaleReason, Unit
 from nugget.retrieval.llm import NOTHING_FOUND, answer, choose_reranker, citations_in, judge_with_claude
 
@@ -26,10 +25,6 @@ PASSAGES = [passage("Caches", "Invalidate by key."), passage("Bread", "Let it ri
 
 def judged(*pairs: tuple[Any, Any]) -> Any:
     return value({"passages": [{"number": number, "relevance": relevance} for number, relevance in pairs]})
-
-
-def choose(name: str, llm: LLM | None, environment: Environment) -> Any:
-    return choose_reranker(Settings(retrieval_reranker=name), llm, environment)
 
 
 @pytest.mark.proves("RERANK-BOUNDS")
@@ -80,14 +75,15 @@ def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.proves("RERANK-LOCAL")
 def test_a_cross_encoder_from_a_folder_judges_offline(cross_encoder, environment):
-    reranker = choose(f"cross-encoder:{cross_encoder}", None, environment)
-    assert reranker.name == "cross-encoder:longest"
+    unknown, known = (Settings(retrieval_reranker=f"cross-encoder:{one}") for one in ("nobody/knows", cross_encoder))
+    reranker = choose_reranker(known, None, environment)
+    assert reranker and reranker.name == "cross-encoder:longest"
     short, long = (passage("Caches", "Expire. " * number) for number in (1, 2))
     scores = reranker.judge("how to invalidate a cache", [long, short])
     assert 0 < scores[1] < scores[0] < 1
     assert reranker.judge("?", [short]) == [scores[1]], "the question counts for nothing"
     with pytest.raises(EmbeddingUnavailable, match="neither a folder nor a model that fastembed knows"):
-        choose("cross-encoder:nobody/knows-this", None, environment).judge("?", PASSAGES)
+        choose_reranker(unknown, None, environment).judge("?", PASSAGES)  # type: ignore[union-attr]
 
 
 FACTS: Any = {"confidence": 0.9, "origin": Origin.MANUAL, "last_modified": date(2026, 2, 24)}
