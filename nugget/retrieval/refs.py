@@ -46,7 +46,6 @@ NEAR_THE_BEST = 0.6
 _MAX_TITLES = 20_000
 _MAX_AUTHORS_COMMITS = 2000
 
-_SINGULAR = {"session": SourceName.SESSIONS}
 _HISTORY_REF = re.compile(
     r"(?P<kind>sessions?|bridge|shell):(?P<name>[A-Za-z0-9_.@:-]{1,200})(?:/(?P<subagent>[A-Za-z0-9_.-]{1,200}))?"
     r"(?:#(?P<number>\d{1,9}))?"
@@ -116,10 +115,9 @@ def split_ref(ref: str) -> tuple[SourceName, str]:
         raise UsageError("Give a ref.", hint="`nugget search` finds refs.")
     if not colon:
         return SourceName.BRAIN, prefix
-    if prefix in _SINGULAR:
-        return _SINGULAR[prefix], name
-    require_known("source", [prefix], SourceName)
-    return SourceName(prefix), name
+    source = "sessions" if prefix == "session" else prefix
+    require_known("source", [source], SourceName)
+    return SourceName(source), name
 
 
 def _unit(index: IndexReader, source: SourceName, name: str) -> Shown | None:

@@ -129,7 +129,10 @@ def signals(best: Match, held: Collection[str], terms: Terms, *, chunks: int) ->
     bm25 = mean_bm25(best)
     reached = min(bm25 / (BM25_A_TERM * sum(terms.idfs.values()) or 1.0), 1.5)
     chance = math.pow(min(chunks, MOST_CHUNKS_MEASURED), 0.3)
-    return 1.0, mixed_cosine(best), reached, _held_share(held, terms), math.log1p(bm25), chance
+    # Squared, because the rarest words show whether a unit is about the question.
+    squares = {word: terms.idfs.get(word, 0.0) ** 2 for word in terms.words}
+    share = sum(squares[word] for word in held) / (sum(squares.values()) or 1.0)
+    return 1.0, mixed_cosine(best), reached, share, math.log1p(bm25), chance
 
 
 def relevance(known: float, *, behind: float, is_best: bool, has_vectors: bool) -> float:
@@ -158,15 +161,6 @@ def helpful(hits: Sequence[Hit], likely: Container[SourceName]) -> list[Hit]:
     least = max(HELPFUL_ABOVE, HELPFUL_SHARE * max((hit.relevance or 0.0 for hit in hits), default=0.0))
     judged = ((hit, hit.relevance) for hit in hits if hit.relevance is not None)
     return [hit for hit, known in judged if known >= least or hit.unit.source in likely]
-
-
-def _held_share(held: Collection[str], terms: Terms) -> float:
-    """Return the share of the question's words that `held` names, each by the square of its inverse document frequency.
-
-    The square, because the rarest words show whether a unit is about the question.
-    """
-    squares = {word: terms.idfs.get(word, 0.0) ** 2 for word in terms.words}
-    return sum(squares[word] for word in held) / (sum(squares.values()) or 1.0)
 
 
 def stale_reasons(units: Mapping[int, Unit], index: IndexReader, *, today: date) -> dict[int, StaleReason]:
