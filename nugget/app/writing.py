@@ -193,8 +193,12 @@ def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> follo
     now, environment = datetime.now(UTC), brain.environment
     if not (remotes.find_remote(brain.path) and is_trusted(environment, brain.path)):
         return None
-    if if_due and not following.is_due(brain.path, environment.home, now=now):
-        return None
+    if if_due:
+        key = ledger.brain_key(brain.path, environment.home)
+        stamp = ledger.lock_file(environment.home, key, "-follow").with_suffix(".stamp")
+        if not files.is_due(stamp, files.FOLLOW_EVERY_S):
+            return None
+        files.replace(stamp, b"")
     done = following.follow(brain.path, environment=environment, settings=brain.settings, now=now, rebase=rebase)
     make_current(brain)
     return done

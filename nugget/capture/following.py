@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from nugget.capture import ledger, review
 from nugget.capture import publish as publishing
+from nugget.capture import review
 from nugget.capture.compare import BRANCH_PREFIX
 from nugget.capture.proposals import is_digest
 from nugget.capture.publish import Publication
 from nugget.capture.review import Decided, Decision, ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import ConflictError, GitError, NuggetError, PushRefused, ReviewError
-from nugget.infra import files, git, remotes
+from nugget.infra import git, remotes
 from nugget.infra.forges import Forge
 from nugget.infra.remotes import Target
 from nugget.text import numbered
@@ -49,15 +49,6 @@ class _Run:
 
     def note(self, publication: Publication) -> None:
         publishing.note(self.brain, self.home, publication, known=self.known, now=self.now)
-
-
-def is_due(brain: Path, home: Path, *, now: datetime) -> bool:
-    """Return True if the remote is due for a check, and record this check's time."""
-    stamp = ledger.lock_file(home, ledger.brain_key(brain, home), "-follow").with_suffix(".stamp")
-    if stamp.exists() and 0 <= now.timestamp() - stamp.stat().st_mtime < files.FOLLOW_EVERY_S:
-        return False
-    files.replace(stamp, b"")
-    return True
 
 
 def follow(

@@ -137,8 +137,7 @@ def _session_starts(home: str, payload: dict[str, object], *, brief: int | None)
     _say(output)
     queue = files.make_queue(home)
     stamps = [os.path.join(queue, f"{name}.stamp") for name in ("follow", "catch-up")]
-    ages = [time.time() - os.stat(stamp).st_mtime if os.path.exists(stamp) else CATCH_UP_EVERY_S for stamp in stamps]
-    follows, catches_up = ages[0] >= files.FOLLOW_EVERY_S, ages[1] >= CATCH_UP_EVERY_S
+    follows, catches_up = map(files.is_due, stamps, (files.FOLLOW_EVERY_S, CATCH_UP_EVERY_S))
     if (catches_up or (follows and brain)) and files.start_worker(home, *(["--catch-up"] if catches_up else [])):
         for stamp in stamps if catches_up else stamps[:1]:
             files.replace(stamp, b"")

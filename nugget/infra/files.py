@@ -171,6 +171,11 @@ def read_lines(file: StrPath) -> Iterator[dict[str, Any]]:
                     yield line
 
 
+def is_due(stamp: StrPath, every_s: float) -> bool:
+    """Return True if a file is missing, or its time is longer ago than this or in the future (clocks are corrected)."""
+    return not (os.path.exists(stamp) and 0 <= time.time() - os.stat(stamp).st_mtime < every_s)
+
+
 def make_queue(home: StrPath) -> str:
     """Make the queue's folder if it is missing, with a file whose time is that of its creation; return the folder."""
     queue = os.path.join(home, "queue")
