@@ -211,9 +211,9 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
     except NuggetError as error:
         step = error.hint or "correct `embedding.model` with `nugget config set`; until then words alone are searched"
         yield _wrong(name, f"{model} cannot be used: {error}", step)
-    key = "ANTHROPIC_API_KEY is set (not tried: that costs money)"
-    has_key = key if environment.anthropic_api_key else "no ANTHROPIC_API_KEY: passages instead of answers"
-    yield _good("LLM", has_key if settings.llm_enabled else "switched off by llm.enabled")
+    key = "is set (not tried, as that costs)" if environment.anthropic_api_key else "is not set: passages, no answers"
+    by = f"; {settings.llm_extract_model} at {settings.llm_base_url} finds knowledge" * (settings.llm_api == "openai")
+    yield _good("LLM", f"ANTHROPIC_API_KEY {key}{by}" if settings.llm_enabled else "switched off by llm.enabled")
 
 
 def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:

@@ -169,8 +169,7 @@ def test_what_is_shown_or_refused_is_no_failure_and_what_was_fixed_is_not_where_
     assert ask("what went wrong with PriceError").endswith("\nNothing failed.")
     assert ask("what went wrong", FAILED).endswith("\n".join(told))
     put_evidence_units(logs.index)
-    titles = logs.index.execute("SELECT title FROM units").fetchall()
-    assert titles == [("`npm test` failed (exit 1)",)], "a file that was not read first is not worth finding"
+    assert [*logs.index.execute("SELECT title FROM units")] == [("`npm test` failed (exit 1)",)]
     resumed = ask("where were we", FAILED, ("Bash", {"command": "npm test"}, "12 passed", False))
     assert "last prompt: Fix the shop.\nlast reply: Done.\n" in resumed and "failed" not in resumed
 

@@ -98,9 +98,10 @@ def test_a_machine_without_a_brain_that_sends_its_sessions_shows_their_queue(nug
 @pytest.mark.proves("HEALTH-KEY", "CLI-ERRORS")
 def test_a_key_is_told_to_be_there_and_never_shown(words, nugget, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "very-secret-key")
+    monkeypatch.setenv("NUGGET_LLM_API", "openai")
     results = [nugget(*command) for command in (["status"], ["status", "--json"], ["doctor"], ["doctor", "--json"])]
     assert not any(result.code for result in results) and "very-secret-key" not in str(results)
-    assert "ANTHROPIC_API_KEY is set" in str(results) and '"has_key": true' in str(results)
+    assert all(said in str(results) for said in ("ANTHROPIC_API_KEY is set", '"has_key": true', "finds knowledge"))
     monkeypatch.setenv("NUGGET_HOME", "/dev/null/x")
     assert "index.db cannot be made (File exists)." in nugget("logs", "context", "x").err
 
