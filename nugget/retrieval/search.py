@@ -102,7 +102,7 @@ def search_source(
 ) -> Found:  # fmt: skip
     """Return the hits of one source, at least `most` if there are enough."""
     sources = () if source is SourceName.BRAIN else (source,)
-    if source is not SourceName.SESSIONS:
+    if asked.filter.sessions and source is not SourceName.SESSIONS:  # unlike `session:` in the text of the query
         parsed = replace(parsed, filter=replace(parsed.filter, sessions=()))
     filter_ = replace(parsed.filter, sources=sources, match=parsed.match)
     query = Query(parsed.text, match_any=parsed.match_any, filter=filter_, limit=most, explain=asked.explain)

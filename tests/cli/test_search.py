@@ -233,6 +233,7 @@ def test_filters_alone_list_what_they_admit_the_newest_first(nugget, opened):
     assert listed("tag:payments source:canon") == ["canon:handbook/adr/0007-retries.md"]
     assert listed("source:bridge until:2026-05-01") == ["bridge:release#2", "bridge:release#1"]
     assert listed("source:bridge until:2026-04-30") == []
+    assert {ref[:16] for ref in listed("session:30eb2a7b architecture")} == {"session:30eb2a7b"}
     assert len(said := listed("source:sessions")) == len({*said}) > 1, "both sides of an exchange have one ref"
     decisions = opened.search("type:decision source:brain").hits
     days = [hit.unit.last_modified or hit.unit.created for hit in decisions]
