@@ -32,7 +32,7 @@ from nugget.upkeep import usable_brains as usable_brains
 
 TOKEN_PREFIX = "nug_"
 READ, WRITE = "read", "write"
-MAX_SESSION_BYTES, MAX_UNPACKED_BYTES = 64_000_000, 512_000_000
+MAX_SESSION_BYTES, MAX_UNPACKED_BYTES = 64_000_000, 128_000_000
 _PROVIDER_TIMEOUT_S = 5.0
 MAX_DELIVERIES = 1000
 
@@ -185,12 +185,10 @@ def take_session(environment: Environment, brain: Path, upload: Path, *, now: da
 
 def _refuse_large(upload: Path) -> None:
     """Raise UsageError for a file that unpacks to more than `MAX_UNPACKED_BYTES`, and gzip's errors for any other."""
-    size = 0
     with gzip.open(upload) as unpacked:
-        while part := unpacked.read(1 << 20):
-            size += len(part)
-            if size > MAX_UNPACKED_BYTES:
-                raise UsageError(f"The session is larger than {MAX_UNPACKED_BYTES // 1_000_000:,} MB.")
+        unpacked.seek(MAX_UNPACKED_BYTES)  # or to the end
+        if unpacked.read(1):
+            raise UsageError(f"The session is larger than {MAX_UNPACKED_BYTES // 1_000_000:,} MB.")
 
 
 def send_session(transcript: Path, environment: Environment, settings: Settings) -> str | None:

@@ -109,6 +109,7 @@ def _write_settings(environment: Environment, values: Mapping[str, Any]) -> None
     for key, value in values.items():
         json.dumps(value, ensure_ascii=False).encode()  # raises UnicodeEncodeError for what could not be read again
         section, _, name = key.rpartition(".")
+        document.pop(key if section else None, None)  # a key may also be written with its dot
         if section and not isinstance(document.get(section), dict):
             document[section] = CommentedMap()
         place = document[section] if section else document

@@ -12,11 +12,11 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_284,
+    "lines": 42_278,
     "lines of a file": 388,
     "classes": 211,
     "re.compile": 125,
-    "lines of tests": 19_901,  # with the fault laboratory
+    "lines of tests": 19_900,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

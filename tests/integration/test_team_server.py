@@ -178,7 +178,7 @@ def test_a_members_session_becomes_a_proposal(running, tmp_path, run_at):
     huge = server.ask("/v1/sessions?space=open", headers={**sends, "content-length": str(10**10)}, body=b"x")
     assert (huge.status, huge.error.code) == (413, "body_too_large")
     huge = server.ask("/v1/sessions?space=open", headers=sends, body=gzip.compress(bytes(1 << 20)) * 10_000)  # 10 GB
-    assert huge.status == 422 and "larger than 512 MB" in huge.error.message
+    assert huge.status == 422 and "larger than 128 MB" in huge.error.message
 
 
 @pytest.mark.proves("TEAM-WEBHOOK")

@@ -232,7 +232,7 @@ def test_a_folder_of_canon_in_the_brain_may_not_be_a_link_out_of_it(words, tmp_p
 def test_settings_are_written_with_every_other_line_kept(nugget, words, home):
     home.mkdir()
     file = home / "config.yaml"
-    file.write_text("# mine\nretrieval:\n  limit: 3  # few\n  hops: 0\n")
+    file.write_text("# mine\nretrieval:\n  limit: 3  # few\n  hops: 0\nretrieval.limit: 4\n")
     assert nugget("config", "set", "retrieval.limit", "5").code == 0
     assert nugget("config", "set", "redaction.allow", "a{1,3}", "b").code == 0
     assert nugget("config", "set", "retrieval.hops").code == 0
