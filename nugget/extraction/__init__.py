@@ -126,15 +126,8 @@ def _proposal(event: Event, cue: re.Match[str], session: Session, now: datetime)
 def split_reason(text: str) -> tuple[str, str]:
     """Return a statement without its reason, and the reason, which is empty if none is given."""
     found = _BECAUSE.search(text)
-    if found is None:
-        return _sentence(text), ""
-    parts = text[: found.start()], text[found.end() :]
-    claim, because = parts[::-1] if found["first"] else parts
-    if min(len(claim.strip()), len(because.strip())) < _LEAST_CHARS:
-        return _sentence(text), ""
-    return _sentence(claim), because.strip(" ,;.。，、*_")
-
-
-def _sentence(text: str) -> str:
-    plain = text.strip(" ,;.。，、*_")
-    return plain[:1].upper() + plain[1:]
+    parts = (text[: found.start()], text[found.end() :]) if found else (text, "")
+    parts = parts[::-1] if found and found["first"] else parts
+    parts = parts if min(len(part.strip()) for part in parts) >= _LEAST_CHARS else (text, "")
+    claim, because = (part.strip(" ,;.。，、*_") for part in parts)
+    return claim[:1].upper() + claim[1:], because

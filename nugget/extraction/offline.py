@@ -313,19 +313,14 @@ def _reason(draft: Draft) -> str:
 
 def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
     """Return the file that a unit is about: an edited file that it names, else the only edited file."""
-    edited, named = dict[str, None](), dict[str, None]()
     anchor, episode = draft.anchor, draft.anchor.episode
     if anchor.sentence.channel is Channel.REPLY and anchor.is_agreed:
         episode = next((one for one in read.episodes if one.first > episode.last), episode)  # the person's agreement
     text = f"{draft.title} {draft.text()}"
-    for place, path in edited_files(read.events, session):
-        if PurePosixPath(path).name in text:
-            named[path] = None
-        if episode.first <= place <= episode.last and not is_test(path):
-            edited[path] = None
-    if named:
-        return next(iter(named))
-    return next(iter(edited)) if len(edited) == 1 else None
+    edits = list(edited_files(read.events, session))
+    named = next((path for _, path in edits if PurePosixPath(path).name in text), None)
+    edited = {path for place, path in edits if episode.first <= place <= episode.last and not is_test(path)}
+    return named or (edited.pop() if len(edited) == 1 else None)
 
 
 def _domain(draft: Draft, session: Session, project: str | None, path: str | None) -> str:
