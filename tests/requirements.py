@@ -533,7 +533,7 @@ PROMISES = {
     "RED-SENTENCES": "passwords, PINs and tokens are found in sentences, also where no word announces them",
     "RED-OFFLINE": "redaction asks nobody whether a secret is valid: it opens no socket",
     "RED-SILENT": "redaction reports what kind it found and never what",
-    "RED-NEVER-FAILS": "redaction reads any text in one pass; what a rule fails on is taken out and counted",
+    "RED-NEVER-FAILS": "redaction reads any text once, crowds by their look; what a rule fails on is out, and counted",
     "RED-PRIVATE": "what stands in <private> is never read",
     "RED-ALLOW": "what redaction.allow names stays",
     "RED-EXCLUDE": "the content of excluded paths is left out of a session, and excluded projects are known",

@@ -99,14 +99,7 @@ def _score(features: frozenset[str]) -> float:
 
 def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LEAST) -> Iterator[Suspect]:
     """Yield the words that could be secrets in the sentences of a UTF-8 text; words for passwords are at `marks`."""
-    told, stop = set[int](), 0
-    for at in sorted(marks):
-        if at >= stop:
-            told.add(data.rfind(b"\n", 0, at) + 1)
-            stop = data.find(b"\n", at) % (len(data) + 1)  # the end of the line, or of the text
-    for _ in range(_BELOW):  # the answer may stand in one of the next lines
-        told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
-    for part, is_marked in _parts(data, told, least[True]):
+    for part, is_marked in _parts(data, marks, least[True]):
         text, begin = part["text"].decode("utf-8", "surrogateescape"), part.start("text")
         runs = [*map(_read, text.split() if text.isascii() else READ.run.findall(text))]
         is_told = any(kind for kind, _, _ in runs)
@@ -120,8 +113,8 @@ def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LE
                 yield begin + start, begin + end, kind, features
 
 
-def _parts(data: bytes, told: set[int], least: float) -> Iterator[tuple[re.Match[bytes], bool]]:
-    """Yield the parts of lines with an odd word of that weight, and of lines `told`, the latter with True."""
+def _parts(data: bytes, marks: Iterable[int], least: float) -> Iterator[tuple[re.Match[bytes], bool]]:
+    """Yield the parts of lines with an odd word of that weight, and of lines at `marks`, the latter with True."""
     classes, view = data.translate(_CLASSES) + b"\n", data.decode("latin-1")
     regions, most = [(0, len(classes))], len(data) // _SPARSE + 8
     odd = [*islice((found.span() for pattern in _ODD for found in pattern.finditer(classes)), most)]
@@ -135,9 +128,10 @@ def _parts(data: bytes, told: set[int], least: float) -> Iterator[tuple[re.Match
             if len(spans) == max(size, BLOCK) // CROWD:
                 crowds.add(number)
                 block = spans = [span for region in block for span in strong_words(view, *region)]
-            regions, odd = regions + block, odd + spans
-        told = {line for line in told if line // size not in crowds}
-    last = stop = 0
+            regions += block
+            odd += spans
+        marks = [at for at in marks if at // size not in crowds]
+    told, last, stop = _marked_lines(data, marks), 0, 0
     for at, end in sorted([*((line, line) for line in told), *odd]):
         if at < stop:
             continue
@@ -153,6 +147,18 @@ def _parts(data: bytes, told: set[int], least: float) -> Iterator[tuple[re.Match
             near = bisect_left(regions, (part.end(),)) - 1  # the last region that begins before its end
             if near >= 0 and regions[near][1] > part.start():
                 yield part, at in told
+
+
+def _marked_lines(data: bytes, marks: Iterable[int]) -> set[int]:
+    """Return where lines with marks begin, and the lines below, in which the answer may stand."""
+    told, stop = set[int](), 0
+    for at in sorted(marks):
+        if at >= stop:
+            told.add(data.rfind(b"\n", 0, at) + 1)
+            stop = data.find(b"\n", at) % (len(data) + 1)  # the end of the line, or of the text
+    for _ in range(_BELOW):
+        told.update([end + 1 for begin in told if (end := data.find(b"\n", begin)) >= 0])
+    return told
 
 
 def _readable(data: bytes, size: int) -> Iterator[tuple[int, int]]:

@@ -21,7 +21,7 @@ Span = tuple[int, int, str]
 READ = judge.patterns("text", of_bytes=True)
 STEMS = {"pass": 0, "secret": 0, "k(?<=tok)en": 2, "key": 0, "auth": 0}
 """Parts of most names of secrets, each found from its letter of that number; rules, which take longer, find others."""
-BLOCK, CROWD, _CROWD, _NEAR = 65_536, 80, 48, 80
+BLOCK, CROWD, _CROWD, _NEAR = 65_536, 80, 56, 80
 """Bytes of a block of a long text, bytes for each odd word or name where these are a crowd, and bytes to a value."""
 _SIGNS = bytes.maketrans(
     f"{ascii_lowercase}{ascii_uppercase}{digits}!#$%&*?@^~+_.-".encode(),
