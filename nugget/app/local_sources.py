@@ -30,6 +30,7 @@ from nugget.index.embedded.vectors import any_missing, embed_missing
 from nugget.infra import files, git
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
+from nugget.retrieval.history import HISTORY_SOURCES
 from nugget.sources.notes import memory_of, open_canon, redactor
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ INLINE_BYTES = 8_000_000
 """Maximum size of changed transcripts to read before a search, about a quarter of a second."""
 
 _WITH_VECTORS = 3
-_HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def _refresh_local(
                 embed_missing(connection, embedder=embedder, cache_folder=home / "embeddings")
             is_changed = True
     lacks_vectors = is_changed and embedder is not None and any_missing(connection)
-    if wanted & _HISTORY and (left := read_new_logs(connection, environment, settings, brain.path)):
+    if wanted & {*HISTORY_SOURCES} and (left := read_new_logs(connection, environment, settings, brain.path)):
         waiting[SourceName.SESSIONS] = left
     return replace(state, files=waiting, lacks_vectors=lacks_vectors, problems=problems)
 
@@ -156,7 +156,7 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName]) -> dict[SourceName, S
             done[SourceName.CANON] = replace(result, problems=(*canon.problems, *canon.left_out, *result.problems))
         if SourceName.PROVENANCE in sources:
             done[SourceName.PROVENANCE] = sync_provenance(home, connection, embedder=embedder)
-        if _HISTORY & {*sources}:
+        if {*HISTORY_SOURCES} & {*sources}:
             done[SourceName.SESSIONS] = read_logs(connection, brain.environment, brain.settings, brain.path)
         if embedder and done:
             # Only now, so that the words of every source are searchable before the first vector is made.

@@ -74,7 +74,7 @@ def read(path: Path) -> Session:
     files = [(file, read_document(file)) for file in (storage / "message" / name).glob("*.json")]
     messages = [({"id": file.stem} | message, file) for file, message in files if message is not None]
     builder.skipped += len(files) - len(messages)
-    for message, file in sorted(messages, key=lambda pair: (_created(pair[0]), str(pair[0]["id"]))):
+    for message, file in sorted(messages, key=lambda pair: (_time(pair[0], "created"), str(pair[0]["id"]))):
         parts = sorted((storage / "part" / file.stem).glob("*.json"))
         _read_message(message, ({"id": part.stem} | _document(part) for part in parts), builder)
     return builder.build(path)
@@ -105,7 +105,7 @@ def _read_about(about: Mapping[str, Any], builder: EventBuilder) -> None:
 
 
 def _read_message(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]], builder: EventBuilder) -> None:
-    builder.begin(moment=_created(message) or None, uuid=message.get("id"))
+    builder.begin(moment=_time(message, "created") or None, uuid=message.get("id"))
     for key in ("path", "root"):
         builder.work_in(mapping_of(message.get(key)).get("cwd"))
     is_agent = message.get("role") == "assistant"
@@ -119,7 +119,7 @@ def _read_message(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]
         is_said = kind == "text" and not (part.get("synthetic") or part.get("ignored"))
         if not is_said and kind != "tool":
             continue
-        builder.begin(moment=_started(part) or _started(state), uuid=part.get("id"))
+        builder.begin(moment=_time(part, "start") or _time(state, "start"), uuid=part.get("id"))
         if kind == "tool":
             _read_tool(part, state, builder)
         elif is_agent and message.get("summary") is True:
@@ -152,10 +152,6 @@ def _document(file: Path) -> dict[str, Any]:
         return {}
 
 
-def _created(message: Mapping[str, Any]) -> float:
-    made = mapping_of(message.get("time")).get("created")
-    return made if isinstance(made, int | float) else 0.0  # an int may be too large for a float
-
-
-def _started(part: Mapping[str, Any]) -> object:
-    return mapping_of(part.get("time")).get("start")
+def _time(record: Mapping[str, Any], name: str) -> float:
+    value = mapping_of(record.get("time")).get(name)
+    return value if isinstance(value, int | float) else 0.0  # an int may be too large for a float

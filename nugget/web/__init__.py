@@ -62,8 +62,7 @@ class Gate:
         too_large = ErrorPage(413, "This is too much", f"A form may hold {MAX_FORM_BYTES:,} bytes.")
         problem = self._refused(scope["method"], headers)
         if problem is None and path == "/enter":
-            key = dict(part.partition("=")[::2] for part in scope["query_string"].decode("latin-1").split("&"))
-            if browsing.use_key(self._home, self._port, key.get("key", "")):
+            if browsing.use_key(self._home, self._port, Request(scope).query_params.get("key", "")):
                 self._sessions.add(session := secrets.token_urlsafe(32))
                 reply = RedirectResponse("/", status_code=303)
                 reply.set_cookie(self._cookie, session, httponly=True, samesite="lax", path="/")
