@@ -48,16 +48,13 @@ def import_chats(path: Path, home: Path, settings: Settings, *, dry_run: bool = 
 
 def _read(path: Path) -> Any:
     try:
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive, archive.open(FILE) as opened:
-                text = opened.read(MAX_BYTES + 1)
-        else:
-            with path.open("rb") as opened:
-                text = opened.read(MAX_BYTES + 1)
+        place = zipfile.Path(path, FILE) if path.suffix == ".zip" else path
+        with place.open("rb") as opened:
+            text = opened.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
             raise UsageError(f"{path} holds more than {MAX_BYTES:,} bytes.")
         return json.loads(text)
-    except (OSError, KeyError, ValueError, RecursionError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:  # of a zip with a password, too deep JSON
         raise UsageError(f"{path} cannot be read as an export ({reason_of(error)}).") from error
 
 
