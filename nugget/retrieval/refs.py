@@ -154,7 +154,11 @@ def read_excerpt(connection: sqlite3.Connection, ref: str, neighbours: int = 1) 
     assert parsed is not None
     source = SourceName.SESSIONS if parsed["kind"].startswith("session") else SourceName(parsed["kind"])
     number = int(parsed["number"] or 1)
-    session = _session_key(connection, source, parsed["name"])
+    known = tables.sessions_like(connection, source, parsed["name"])
+    named = only_id(parsed["name"], known, "session", error=TranscriptError)
+    if named is None:
+        raise TranscriptError(f"There is no session {parsed['name']}.", hint="Run `nugget sync` to read new sessions.")
+    session = known[named]
     if source is SourceName.BRIDGE:
         messages = tables.passages_around(connection, session, "", (1, 1 << 31))
         thread = sorted(messages, key=lambda one: (one.at, one.number))
@@ -170,13 +174,6 @@ def read_excerpt(connection: sqlite3.Connection, ref: str, neighbours: int = 1) 
         ref=ref, source=source, session=first.session, title=first.title, agent=first.agent, folder=first.folder,
         path=first.path.removesuffix(f"#{first.session}"), passages=tuple(_joined(stored, number)),
     )  # fmt: skip
-
-
-def _session_key(connection: sqlite3.Connection, source: SourceName, name: str) -> int:
-    found = tables.sessions_like(connection, source, name)
-    if named := only_id(name, found, "session", error=TranscriptError):
-        return found[named]
-    raise TranscriptError(f"There is no session {name}.", hint="Run `nugget sync` to read new sessions.")
 
 
 def _joined(stored: Sequence[StoredPassage], number: int) -> list[ShownPassage]:
