@@ -12,9 +12,9 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_264,
+    "lines": 42_261,
     "lines of a file": 388,
-    "classes": 211,
+    "classes": 209,
     "re.compile": 125,
     "lines of tests": 19_900,  # with the fault laboratory
 }
