@@ -82,7 +82,8 @@ def manifests(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Sp
 
 def rows(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Span]:
     """Yield the values that statements of SQL insert into columns of secrets."""
-    for insert in (insert for at in marks if (insert := READ.insert.match(text, at))):
+    verbs = filter(None, (READ.inserting.search(text, max(0, at - 32), at + 4) for at in marks))
+    for insert in filter(None, (READ.insert.match(text, verb.start()) for verb in verbs)):
         columns = [bool(READ.secret_column.search(column)) for column in insert["columns"].split(",")]
         at = insert.end()
         while any(columns) and text.find("'", at, at + 4000) >= 0 and (row := READ.row.match(text, at)):
@@ -101,7 +102,7 @@ def private_keys(view: str) -> Iterator[Span]:
 
 _READERS: tuple[tuple[Callable[[str, Sequence[int], bytearray], Iterator[Span]], str], ...] = (
     (manifests, r"kind[\"']?\s{0,4}:\s{0,4}[\"']?secret\b"),
-    *((rows, verb) for verb in ("insert", "replace", "upsert", "merge")),
+    (rows, r"into\s"),
 )
 """Readers of the text at the places of a pattern in lower case; each begins with a literal, as is fast to find."""
 
