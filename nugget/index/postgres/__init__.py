@@ -117,10 +117,9 @@ class PostgresIndex(Transactions, IndexReader):
         with self.reading() as now:
             admitted = now.read["admitted"].get(filter_)
         admitted = None if admitted is None else np.isin(found["unit"], admitted)
-        total = docs, tokens / docs
-        best = best_documents(found["key"], found["freq"], found["length"], item_of, total, k, admitted)
+        best = best_documents(found["key"], found["freq"], found["length"], item_of, (docs, tokens / docs), k, admitted)
         keys = [key for key, _ in best]
-        return best, dict(zip(keys, entry_of(found, keys)["unit"].tolist(), strict=True))
+        return best, dict(zip(keys, entry_of(found, keys)["unit"].tolist(), strict=True)) if kind == CHUNKS else {}
 
     def _admitting(self, filter_: Filter) -> Statement:
         """Return the statement that reads the units that pass a filter."""
@@ -283,15 +282,16 @@ class PostgresIndex(Transactions, IndexReader):
 
 def _cosines(vectors: Any, vector: Any) -> Any:
     """Return the cosine of each vector with another one, from their distance, as the embedded index does."""
-    return 1 - ((vectors - vector) ** 2).sum(axis=1) / 2
+    import numpy as np
+
+    return 1 - np.einsum("ij,ij->i", apart := vectors - vector, apart) / 2
 
 
 def _keys(packed: bytes | None) -> Any:
     """Return the keys in an array of int4 as PostgreSQL sends it."""
     import numpy as np
 
-    found = np.frombuffer(packed or bytes(20), [("size", ">i4"), ("key", ">i4")], offset=20)
-    return found["key"].astype(np.int32)
+    return np.frombuffer(packed or bytes(20), [("size", ">i4"), ("key", ">i4")], offset=20)["key"].astype(np.int32)
 
 
 def _edges(key: int, rows: Rows) -> list[Edge]:
