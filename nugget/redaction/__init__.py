@@ -138,7 +138,7 @@ def _floods(view: str, allow: Sequence[re.Pattern[str]]) -> Iterator[tuple[int, 
     Such a part goes as one: it would take long to judge each of them, and nothing between them is worth keeping.
     """
     at, stride, last, hits = 0, _STRIDE, len(view) - _PROBE, list[int]()
-    while at <= last and len(view) >= 2 * _STRIDE:
+    while at <= last:
         found = _found(view[at : at + _PROBE], allow)
         covers = sum(end - start for start, end, _ in found) > _PROBE / 2
         is_dense = len(found) >= (_MANY / 2 if covers else _MANY)
@@ -158,7 +158,7 @@ def _without_floods(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> t
     parts, cuts = list[str](), list[tuple[int, int, int]]()
     for view in views:
         kept = 0
-        for begin, end in _floods(view, allow):
+        for begin, end in _floods(view, allow) if len(view) >= 2 * _STRIDE else ():
             parts.append(view[kept:begin])
             cuts.append((sum(map(len, parts)), end - begin, _PROBE))
             kept = end

@@ -100,10 +100,7 @@ def private_keys(view: str) -> Iterator[Span]:
             yield *found.span(), "pem.private-key"
 
 
-_READERS: tuple[tuple[Callable[[str, Sequence[int], bytearray], Iterator[Span]], str], ...] = (
-    (manifests, r"kind[\"']?\s{0,4}:\s{0,4}[\"']?secret\b"),
-    (rows, r"into\s"),
-)
+_READERS = {manifests: r"kind[\"']?\s{0,4}:\s{0,4}[\"']?secret\b", rows: r"into\s"}
 """Readers of the text at the places of a pattern in lower case; each begins with a literal, as is fast to find."""
 
 
@@ -158,7 +155,9 @@ def issued_secrets(view: str) -> Iterator[Span]:
         sentence_secrets(view, data, chain(announced, marks["password"]), known),
         chain.from_iterable(named_secrets(view, marks[kind], known) for kind in ("name", "password")),
         chain.from_iterable(
-            read(view, [found.start() for found in re.finditer(part, small)], known) for read, part in _READERS
+            read(view, places, known)
+            for read, part in _READERS.items()
+            if (places := [found.start() for found in re.finditer(part, small)])
         ),
         _shaped(view, runs, known),
     ):

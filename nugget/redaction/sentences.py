@@ -115,10 +115,10 @@ def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LE
 
 def _parts(data: bytes, marks: Iterable[int], least: float) -> Iterator[tuple[re.Match[bytes], bool]]:
     """Yield the parts of lines with an odd word of that weight, and of lines at `marks`, the latter with True."""
-    classes, view = data.translate(_CLASSES) + b"\n", data.decode("latin-1")
+    classes = data.translate(_CLASSES) + b"\n"
     regions, most = [(0, len(classes))], len(data) // _SPARSE + 8
     odd = [*islice((found.span() for pattern in _ODD for found in pattern.finditer(classes)), most)]
-    if len(odd) == most:
+    if not (is_sparse := len(odd) < most):
         regions, odd, crowds = [], [], set[int]()
         size = len(data) // max(1, len(data) // BLOCK) + 1
         for number, group in groupby(_readable(data, size), lambda region: region[0] // size):
@@ -127,7 +127,7 @@ def _parts(data: bytes, marks: Iterable[int], least: float) -> Iterator[tuple[re
             spans = [*islice(every, max(size, BLOCK) // CROWD)]
             if len(spans) == max(size, BLOCK) // CROWD:
                 crowds.add(number)
-                block = spans = [span for region in block for span in strong_words(view, *region)]
+                block = spans = [span for begin, end in block for span in strong_words(data[begin:end], begin)]
             regions += block
             odd += spans
         marks = [at for at in marks if at // size not in crowds]
@@ -144,7 +144,7 @@ def _parts(data: bytes, marks: Iterable[int], least: float) -> Iterator[tuple[re
             if 12 * codes + 4 * (signs + others) + numbers > stop - line:
                 continue
         for part in _PART.finditer(data, line, stop - 1):
-            near = bisect_left(regions, (part.end(),)) - 1  # the last region that begins before its end
+            near = 0 if is_sparse else bisect_left(regions, (part.end(),)) - 1  # the last that begins before its end
             if near >= 0 and regions[near][1] > part.start():
                 yield part, at in told
 

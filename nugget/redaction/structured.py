@@ -52,9 +52,9 @@ def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator
             yield from _below(view, at)
 
 
-def strong_words(view: str, begin: int, end: int) -> list[tuple[int, int]]:
-    """Return the places of words that look like passwords or keys."""
-    signs = b" " + view[begin:end].encode("latin-1").replace(b"--", b"  ").translate(_SIGNS)
+def strong_words(part: bytes, begin: int) -> list[tuple[int, int]]:
+    """Return the places of words that look like passwords or keys in a part of a text, which begins at `begin`."""
+    signs = b" " + part.replace(b"--", b"  ").translate(_SIGNS)
     return [(begin + found.start(), begin + found.end() - 1) for found in READ.strong.finditer(signs.decode("latin-1"))]
 
 
@@ -64,7 +64,7 @@ def _uncrowded(view: str, stems: Sequence[int]) -> Iterator[int]:
     for _, group in groupby(stems, lambda at: at // size):
         block = [*group]
         if len(block) > max(size, BLOCK) // _CROWD:
-            strong = strong_words(view, block[0], block[-1] + _NEAR)
+            strong = strong_words(view[block[0] : block[-1] + _NEAR].encode("latin-1"), block[0])
             near = (block[bisect_left(block, at - _NEAR) : bisect_left(block, at)] for at, _ in strong)
             block = sorted({at for stems in near for at in stems})
         yield from block

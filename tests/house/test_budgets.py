@@ -12,7 +12,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_262,
+    "lines": 42_261,
     "lines of a file": 388,
     "classes": 209,
     "re.compile": 125,
