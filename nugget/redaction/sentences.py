@@ -17,7 +17,7 @@ from string import ascii_letters, digits
 from typing import Any
 
 from nugget.redaction import judging as judge
-from nugget.redaction.structured import BLOCK, CROWD, Span, strong_words
+from nugget.redaction.structured import CROWD, Span, block_size, strong_words
 
 READ = judge.patterns("sentences", of_bytes=False)
 _FORMS = vars(judge.patterns("forms", of_bytes=False))
@@ -119,13 +119,12 @@ def _parts(data: bytes, marks: Iterable[int], least: float) -> Iterator[tuple[re
     regions, most = [(0, len(classes))], len(data) // _SPARSE + 8
     odd = [*islice((found.span() for pattern in _ODD for found in pattern.finditer(classes)), most)]
     if not (is_sparse := len(odd) < most):
-        regions, odd, crowds = [], [], set[int]()
-        size = len(data) // max(1, len(data) // BLOCK) + 1
+        regions, odd, crowds, size = [], [], set[int](), block_size(len(data))
         for number, group in groupby(_readable(data, size), lambda region: region[0] // size):
             block = [*group]
             every = (found.span() for region in block for one in _ODD for found in one.finditer(classes, *region))
-            spans = [*islice(every, max(size, BLOCK) // CROWD)]
-            if len(spans) == max(size, BLOCK) // CROWD:
+            spans = [*islice(every, size // CROWD)]
+            if len(spans) == size // CROWD:
                 crowds.add(number)
                 block = spans = [span for begin, end in block for span in strong_words(data[begin:end], begin)]
             regions += block
@@ -162,10 +161,7 @@ def _marked_lines(data: bytes, marks: Iterable[int]) -> set[int]:
 
 
 def _readable(data: bytes, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the regions of a text with plain words around an odd one, or with a telling word: others hold no secret.
-
-    Each lies in one of the blocks of so many bytes.
-    """
+    """Yield the regions, each within a block of `size` bytes, that plain words or a telling one let hold a secret."""
     lines = bytearray(b"\n" + data.translate(_SPOKEN))
     for long in [*re.finditer(rb"\n[^\n]{320,}", lines)]:
         for part in _PART.finditer(data, long.start(), long.end() - 1):

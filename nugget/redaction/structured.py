@@ -21,7 +21,7 @@ Span = tuple[int, int, str]
 READ = judge.patterns("text", of_bytes=True)
 STEMS = {"pass": 0, "secret": 0, "k(?<=tok)en": 2, "key": 0, "auth": 0}
 """Parts of most names of secrets, each found from its letter of that number; rules, which take longer, find others."""
-BLOCK, CROWD, _CROWD, _NEAR = 65_536, 80, 56, 80
+_BLOCK, CROWD, _CROWD, _NEAR = 65_536, 80, 56, 80
 """Bytes of a block of a long text, bytes for each odd word or name where these are a crowd, and bytes to a value."""
 _SIGNS = bytes.maketrans(
     f"{ascii_lowercase}{ascii_uppercase}{digits}!#$%&*?@^~+_.-".encode(),
@@ -52,6 +52,11 @@ def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator
             yield from _below(view, at)
 
 
+def block_size(length: int) -> int:
+    """Return the size of the equal blocks, of `_BLOCK` bytes or a little more, that a text is read in."""
+    return max(_BLOCK, length // max(1, length // _BLOCK) + 1)
+
+
 def strong_words(part: bytes, begin: int) -> list[tuple[int, int]]:
     """Return the places of words that look like passwords or keys in a part of a text, which begins at `begin`."""
     signs = b" " + part.replace(b"--", b"  ").translate(_SIGNS)
@@ -60,10 +65,9 @@ def strong_words(part: bytes, begin: int) -> list[tuple[int, int]]:
 
 def _uncrowded(view: str, stems: Sequence[int]) -> Iterator[int]:
     """Yield stems; of a crowd of them, only those before what looks like a password."""
-    size = len(view) // max(1, len(view) // BLOCK) + 1
-    for _, group in groupby(stems, lambda at: at // size):
-        block = [*group]
-        if len(block) > max(size, BLOCK) // _CROWD:
+    size = block_size(len(view))
+    for block in [[*group] for _, group in groupby(stems, lambda at: at // size)]:
+        if len(block) > size // _CROWD:
             strong = strong_words(view[block[0] : block[-1] + _NEAR].encode("latin-1"), block[0])
             near = (block[bisect_left(block, at - _NEAR) : bisect_left(block, at)] for at, _ in strong)
             block = sorted({at for stems in near for at in stems})
