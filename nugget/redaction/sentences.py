@@ -56,20 +56,20 @@ _SHORTEST, _LONGEST, _LONG_WORD, _NEAR = 4, 100, 24, (14, 30, 70)
 _OPENING, _CLOSING, _QUOTES = "\\\"'`([{<*_«“‘„‚›»~", "\\\"'`)]}>*_»”’“‹,.;:!?…~", "\"'`«»“”„‘’*"
 
 
-def _telling(edge: str, end: str) -> re.Pattern[str]:
+def _telling(edge: str, end: str, first: str) -> re.Pattern[str]:
     """Return a pattern for words that announce a secret, tried by their first letters, which is much faster."""
-    words = sorted(
-        (word.removeprefix(r"\b"), word[0] == "\\") for one in _TOLD.values() for word in one.pattern.split("|")
-    )
-    rests = [(word[0], (rf"(?<=\b{word[0]})" if is_whole else "") + word[1:]) for word, is_whole in words]
+    every = "|".join(pattern.pattern for pattern in _TOLD.values()).split("|")
+    words = sorted((word.removeprefix(r"\b"), word[0] == "\\") for word in every if re.match(rf"(\\b)?{first}", word))
+    rests = [(word[0], word[1:2] + rf"(?<=\b{word[:2]})" * is_whole + word[2:]) for word, is_whole in words]
     groups = (f"{letter}(?:{'|'.join(rest for _, rest in group)})" for letter, group in groupby(rests, itemgetter(0)))
     return re.compile(
         f"(?:{'|'.join(groups)})".replace(r"\b", edge).replace("$", end) + ("" if end == "$" else "(?s:.){0,200}")
     )
 
 
-_TELLING, _MAY_TELL = _telling(r"\b", "$"), _telling(*2 * (r"(?:(?<![a-z\d])|(?![a-z\d]))",))
-"""Words that announce a secret; and the same in a text that is not split into words, sometimes within others."""
+_TELLING = _telling(r"\b", "$", "")
+_MAY_TELL = [_telling(*2 * (r"(?:(?<![a-z\d])|(?![a-z\d]))",), first) for first in (r"[\0-\x7f]", r"[^\0-\x7f]")]
+"""Words that announce a secret; and the same, of ASCII and others, in a text that is not split into words."""
 Word = tuple[int, str, str, str]
 """Where a word of a sentence begins, the signs before it, the word, and the signs after it."""
 Suspect = tuple[int, int, str, frozenset[str]]
@@ -168,7 +168,8 @@ def _readable(data: bytes, size: int) -> Iterator[tuple[int, int]]:
             lines[part.end()] = ord("\n")
     view, text = lines.decode("latin-1"), data.decode("utf-8", "surrogateescape")
     small = text.replace("İ", ".").lower()  # the one letter that is two in lower case
-    ends = chain((0,), (found.start() for found in _MAY_TELL.finditer(small)))
+    telling = (pattern.finditer(small) for pattern in _MAY_TELL[: 2 - text.isascii()])
+    ends = chain((0,), sorted(found.start() for found in chain.from_iterable(telling)))
     sizes = (len(text[first:last].encode("utf-8", "surrogateescape")) for first, last in pairwise(ends))
     told = ((view.rfind("\n", 0, at + 1), view.find("\n", at + 2 * _ABOVE)) for at in accumulate(sizes))
     stop = 0
