@@ -70,20 +70,21 @@ def put(*pieces: Piece, style: str = "", stderr: bool = False) -> None:
 
 
 def put_text(text: Text, *, stderr: bool = False, width: int | None = None) -> None:
-    """Print a line. On a terminal it is wrapped below its indent, or below the text of a list item.
+    """Print a line. On a terminal it is wrapped below its indent, its first column, or the text of a list item.
 
     `width` limits it further; 0 leaves it whole.
     """
-    out, mark = console(stderr=stderr), re.match(r" *(?:[-*+]|\d{1,3}[.)])\s+| *", text.plain)
+    out, mark = console(stderr=stderr), re.match(r"[^\x11]*(?=\x11)| *(?:[-*+!]|\d{1,3}[.)])\s+| *", text.plain)
+    text = Text().join(text.split(_COLUMN))
     text.rstrip()
     if not out.is_terminal or width == 0:
         out.print(text)
         return
-    first, start = len(text.plain) - len(text.plain.lstrip(" ")), mark.end() if mark else 0
-    room = max(20, min(out.width, width or out.width) - start)
-    for number, line in enumerate(text[first:].wrap(out, room)):
+    room = max(20, min(out.width, width or out.width))
+    start = min(mark.end() if mark else 0, room - 20)
+    for number, line in enumerate(text[start:].wrap(out, room - start)):
         line.rstrip()
-        out.print(Text(" " * (start if number else first) if line.plain else "").append_text(line))
+        out.print((Text(" " * start if line.plain else "") if number else text[:start]).append_text(line))
 
 
 def note(text: str) -> None:
@@ -185,8 +186,9 @@ def facts_of(hit: Hit) -> str:
 
 _FOLDED_CHARS = 100
 _FAILED_LINES = 3
-_NOTE, _PROSE, _CODE = "\x0e", "\x0f", "\x10"
-"""Marks of a line for stderr, of text with limited width, and of code, which is not wrapped; `clean` removes them."""
+_NOTE, _PROSE, _CODE, _COLUMN = "\x0e", "\x0f", "\x10", "\x11"
+"""Marks of a line for stderr, of text with limited width, of code, which is not wrapped, and of a column's end; `clean`
+removes them."""
 
 
 def put_report(name: str, **values: Any) -> None:
@@ -213,8 +215,9 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
     )  # fmt: skip
     made.filters |= {
-        "col": lambda text, width: f"{one_line(text):<{width}}", "counted": counted, "diff": _diff, "plain": plain,
-        "duration": lambda seconds: duration(timedelta(seconds=seconds)), "fitted": _fitted, "iso": iso_date,
+        "col": lambda text, width: Markup(escape(f"{one_line(text):<{width}}") + _COLUMN), "counted": counted,
+        "diff": _diff, "duration": lambda seconds: duration(timedelta(seconds=seconds)), "fitted": _fitted,
+        "iso": iso_date, "plain": plain,
         "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],
         "moment": lambda moment: f"{moment.astimezone():%Y-%m-%d %H:%M}" if moment else "",
         "prose": lambda text, indent=3, question="": _marked(_PROSE, indent, highlighted(Text(clean(text)), question)),
@@ -241,7 +244,7 @@ def _shown(value: object) -> Markup:
 def _facts(rows: Iterable[tuple[str, object]], width: int) -> Markup:
     """Return the known facts, one per line, with their names in a column."""
     known = [(name, one_line(str(value))) for name, value in rows if value]
-    return Markup("\n".join(f"[dim]{name:<{width}}[/]{escape(value)}" for name, value in known))
+    return Markup("\n".join(f"[dim]{name:<{width}}{_COLUMN}[/]{escape(value)}" for name, value in known))
 
 
 def _markdown(text: str, indent: int = 3, question: str = "") -> Markup:

@@ -53,3 +53,5 @@ def test_results_are_wrapped_between_words(columns):
     shown = clean(typed(*asking, columns=columns))
     assert shown.split() == clean(typed(*asking, columns=1000)).split()
     assert max(map(len, shown.splitlines())) <= columns
+    rows = clean(typed("doctor", columns=columns // 2)).split("\n\n")[1].splitlines()
+    assert all(row.startswith(("✓ ", "! ", " " * 10)) for row in rows) and max(map(len, rows)) <= columns // 2
