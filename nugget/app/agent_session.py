@@ -142,12 +142,19 @@ class AgentSession:
 
     def ask(self, query: Query, *, with_llm: bool) -> Bundle:
         """Answer from the brain; an LLM writes the answer if one is configured and allowed."""
-        brain = self.ready()
+        brain, latest = self.ready(), self.latest_sessions(query)
         llm = self.llm(brain) if with_llm else None
-        bundle = brain.ask(query, reranker=brain.reranker(llm) if with_llm else None)
+        bundle = brain.ask(query, reranker=brain.reranker(llm) if with_llm and not latest else None, log=not latest)
         if llm is None:
             bundle = replace(bundle, degraded=(*bundle.degraded, "no_llm"))
-        return self.caught_up(brain.answer(bundle, llm))
+        return self.caught_up(replace(bundle, answer=latest) if latest else brain.answer(bundle, llm))
+
+    def latest_sessions(self, query: Query) -> str:
+        """Return what a question without a subject asks for, such as "where were we"; empty on a team's server."""
+        from nugget.app.logs import Logs
+
+        logs = Logs(environment=self.environment, settings=self.settings)
+        return "" if self.is_of_a_team else logs.latest_sessions(self.cwd, query)
 
     def consult(self, query: Query) -> Bundle:
         """Return passages for an agent, only those that are likely to help if the query names no source.

@@ -26,7 +26,7 @@ from nugget.evidence.derive import derive_sessions, put_evidence_units
 from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, select_with_llm
 from nugget.index.embedded import read_home
 from nugget.index.embedded.connection import open_home
-from nugget.index.embedded.events import READ_TABLES, LogSession, find_log_session, log_sessions
+from nugget.index.embedded.events import READ_TABLES, LogSession, find_log_session, log_sessions, session_counts
 from nugget.index.embedded.ingest import ingest_log
 from nugget.index.embedded.sync import SyncResult
 from nugget.index.embedded.vectors import embed_missing
@@ -34,11 +34,11 @@ from nugget.infra import files
 from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_llm
 from nugget.infra.workspace import find_workspace
-from nugget.models import SourceName
+from nugget.models import Query, SourceName
 from nugget.redaction import allow_list, redact
 from nugget.sources import Log, source_of
 from nugget.sources.sessions import find_log, find_logs
-from nugget.text import on_progress
+from nugget.text import CHARS_PER_TOKEN, on_progress
 
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM
@@ -50,7 +50,7 @@ __all__ = [
 
 _REST_S = 0.02
 _RECENT = 20
-"""Number of the latest sessions that are read to find one of the current folder."""
+"""Number of the latest sessions that are looked at to find one of the current folder, or one that failed."""
 NO_SESSIONS = "There are no sessions of this repository yet."
 _LATEST = 3
 """The sessions that answer a question without a subject; the latest may be that of the asking agent."""
@@ -203,20 +203,26 @@ class Logs:
                     index, self._redacted(question), workspace=latest[0].workspace, options=options, embedder=embedder
                 )
 
-    def latest_sessions(self, folder: Path, question: str, *, max_chars: int) -> str:
+    def latest_sessions(self, folder: Path, query: Query) -> str:
         """Answer a question that names no subject (`where were we`) from the latest sessions of a folder's repository.
 
-        Return an empty text for other questions, and NO_SESSIONS if there are none.
+        Return an empty text for other questions, and NO_SESSIONS if there are none. Sessions without failures do not
+        answer what went wrong, unless there are no others.
         """
-        if subject_words(question) or not re.search(r"\w\w", question):
+        is_narrowed = not query.filter.is_empty or query.path or query.symbol or query.offset
+        if is_narrowed or subject_words(query.text) or not re.search(r"\w\w", query.text):
             return ""
-        text, now, options = self._redacted(question), datetime.now(UTC), BundleOptions(max_chars=max_chars // _LATEST)
+        room = (query.budget_tokens or self.settings.retrieval_budget_tokens) * CHARS_PER_TOKEN // _LATEST
+        text, now, options = self._redacted(query.text), datetime.now(UTC), BundleOptions(max_chars=room)
         with self._index() as connection:
             for log in find_logs(self.environment, self.settings)[-_LATEST:]:
                 with suppress(NuggetError):
                     ingest(connection, log, settings=self.settings, now=now)
-            latest = _sessions_in(connection, folder, limit=_LATEST)
-            found = [evidence.evidence_bundle(connection, one.id, text, options=options, now=now) for one in latest]
+            latest = _sessions_in(connection, folder, limit=_RECENT)
+            if is_diagnostic(text):
+                latest = [one for one in latest if session_counts(connection, one.key)["incidents"]] or latest
+            found = [evidence.evidence_bundle(connection, one.id, text, options=options, now=now)
+                     for one in latest[:_LATEST]]  # fmt: skip
         return "\n\n".join(one.context_text for one in found) or NO_SESSIONS
 
     def start_backfill(self) -> None:

@@ -34,7 +34,7 @@ from nugget.models import Bundle, Depth, Filter, Query, SourceName
 from nugget.models.nuggets import TYPES
 from nugget.render.json import bundle_json, shown_json
 from nugget.render.terminal import console, put, put_report, put_text
-from nugget.text import CHARS_PER_TOKEN, DATE_FORMS, clean, estimate_tokens
+from nugget.text import DATE_FORMS, clean, estimate_tokens
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -53,21 +53,6 @@ def _named(kind: str, incomplete: str) -> list[str]:
     return [name for name, _ in _suggested(lambda brain: brain.suggest(incomplete, limit=_MOST)[kind])]
 
 
-def complete_domain(incomplete: str) -> list[str]:
-    """Return completions of a domain."""
-    return _named("domains", incomplete)
-
-
-def complete_tag(incomplete: str) -> list[str]:
-    """Return completions of a tag."""
-    return _named("tags", incomplete)
-
-
-def complete_type(incomplete: str) -> list[str]:
-    """Return completions of a type."""
-    return [name for name in TYPES if name.startswith(incomplete)]
-
-
 def _suggested(ask: Callable[[Brain], list[tuple[str, Any]]]) -> list[tuple[str, Any]]:
     """Ask the brain in use without syncing; errors are swallowed during completion."""
     try:
@@ -80,17 +65,18 @@ def _suggested(ask: Callable[[Brain], list[tuple[str, Any]]]) -> list[tuple[str,
 TypeOption = Annotated[
     list[str] | None,
     Option("--type", metavar="T,..", help=f"Only these types: {', '.join(TYPES)}.",
-           autocompletion=complete_type),
+           autocompletion=lambda incomplete: [name for name in TYPES if name.startswith(incomplete)]),
 ]  # fmt: skip
 DomainOption = Annotated[
     list[str] | None,
     Option("--domain", metavar="D,..", help="Only these domains and their subdomains.",
-           autocompletion=complete_domain),
+           autocompletion=lambda incomplete: _named("domains", incomplete)),
 ]  # fmt: skip
 TagOption = Annotated[
     list[str] | None,
-    Option("--tag", metavar="T,..", help="Only units with all of these tags.", autocompletion=complete_tag),
-]
+    Option("--tag", metavar="T,..", help="Only units with all of these tags.",
+           autocompletion=lambda incomplete: _named("tags", incomplete)),
+]  # fmt: skip
 SinceOption = Annotated[
     str | None, Option("--since", metavar="DATE", help=f"Only what was created or changed since: {DATE_FORMS}.")
 ]
@@ -142,7 +128,8 @@ def ask(
             depth=depth, explain=explain,
         )  # fmt: skip
         behind = refresh(opened, filter_.sources or tuple(SourceName), is_quiet=as_json)
-        latest = _latest_sessions(opened, text, budget) if filter_.is_empty and not (more or identity) else ""
+        read = logs.Logs(environment=opened.environment, settings=opened.settings)
+        latest = "" if identity else read.latest_sessions(current_folder(), query)
         reranker = None if no_llm or latest else opened.reranker(llm)
         bundle = opened.ask(query, fresh=False, log=not latest, reranker=reranker)
         bundle = _with_degraded(bundle, behind, "no_llm" if as_json and not llm else "")
@@ -154,12 +141,6 @@ def ask(
         else:
             parts = opened.stream_answer(bundle, llm) if llm and bundle.hits and not bundle.weak else ()
             _show_answer(opened, bundle, parts, pager=pager, explain=explain)
-
-
-def _latest_sessions(opened: Brain, text: str, budget: int | None) -> str:
-    room = (budget or opened.settings.retrieval_budget_tokens) * CHARS_PER_TOKEN
-    read = logs.Logs(environment=opened.environment, settings=opened.settings)
-    return read.latest_sessions(current_folder(), text, max_chars=room)
 
 
 def _show_answer(opened: Brain, bundle: Bundle, parts: Iterable[str], *, pager: bool, explain: bool) -> None:

@@ -31,6 +31,7 @@ from nugget.mcp import answers
 from nugget.models import Depth, Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import NuggetType
 from nugget.render.json import context_json, decisions_json
+from nugget.text import one_line
 
 INSTRUCTIONS = """\
 Nugget is the memory of the person you work for: what earlier sessions found out, reviewed by a person and kept in \
@@ -139,7 +140,7 @@ def _add_tool(server: MCPServer[Any], session: AgentSession) -> None:
         limit: Annotated[int | None, Field(description="Units in the answer", ge=1, le=50)] = None,
     ) -> CallToolResult:
         def answer() -> str:
-            named = Filter(types=tuple(map(str.lower, types or ())), sources=source_names(sources or ()))
+            named = Filter(types=tuple(types or ()), sources=source_names(sources or ()))
             query = Query(
                 task_description, path=path, symbol=symbol, filter=named, profile=profile, depth=depth_named(depth),
                 budget_tokens=token_budget, limit=limit,
@@ -214,9 +215,8 @@ def _add_openqed_tools(server: MCPServer[Any], session: AgentSession) -> None:
 
 def _result(make: Callable[[], str], failed: str = "") -> CallToolResult:
     """Return a result with the text, or with a sentence that begins with `failed` if `make` fails."""
-    is_error = True
     try:
-        text, is_error = make(), False
+        return _told(make(), is_error=False)
     except NuggetError as error:
         text = f"{failed}{error}" + (f"\n{error.hint}" if error.hint else "")
     except Exception as error:
@@ -225,14 +225,21 @@ def _result(make: Callable[[], str], failed: str = "") -> CallToolResult:
             f"{failed}something unexpected went wrong ({type(error).__name__}). Go on without it; `nugget doctor` may "
             "tell the person you work for what is wrong."
         )
+    return _told(text)
+
+
+def _told(text: str, *, is_error: bool = True) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
 def _refusing_plainly(server: MCPServer[Any]) -> Any:
-    """Return the server's `call_tool` with one sentence instead of pydantic's report on a wrong argument."""
+    """Return the server's `call_tool`, which refuses an unknown or wrong argument in one sentence of our own."""
     call_plain = server.call_tool
 
     async def call_tool(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        known = {tool.name: tool.input_schema["properties"] for tool in await server.list_tools()}.get(name, arguments)
+        if unknown := [argument for argument in arguments if argument not in known]:
+            return _told(f"{name} has no argument `{one_line(unknown[0])[:60]}`; it has {', '.join(known)}.")
         try:
             return await call_plain(name, arguments, context)
         except ToolError as error:
@@ -240,10 +247,8 @@ def _refusing_plainly(server: MCPServer[Any]) -> Any:
                 raise
             problem = error.__cause__.errors(include_url=False)[0]
         argument, *place = map(str, problem["loc"])
-        schema = next(tool.input_schema for tool in await server.list_tools() if tool.name == name)
-        wanted = schema["properties"].get(argument, {}).get("description", "see the tool's schema")
-        text = f"`{'.'.join((argument, *place))[:60]}` {complaint(problem)} ({wanted[:1].lower()}{wanted[1:]})."
-        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+        wanted = known.get(argument, {}).get("description", "see the tool's schema")
+        return _told(f"`{'.'.join((argument, *place))[:60]}` {complaint(problem)} ({wanted[:1].lower()}{wanted[1:]}).")
 
     return call_tool
 

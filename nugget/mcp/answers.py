@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from nugget.errors import BrainError, NuggetError, UsageError, require_known
+from nugget.app.brains import checked
+from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import Filter, KnowledgeType, Query, SourceName
-from nugget.models.nuggets import TYPES, NuggetType
+from nugget.models.nuggets import NuggetType
 from nugget.render import MAX_CHARS, ORDERS, bundle_markdown, fenced, provenance_markdown
 from nugget.render.json import file_history_json
 from nugget.text import CHARS_PER_TOKEN, clean, estimate_tokens, one_line, printable
@@ -33,8 +34,7 @@ def answer(session: AgentSession, question: Query, *, ref: str | None = None) ->
         return fenced(head, clean(_text_of(shown)), len(head) + _budget(question) * CHARS_PER_TOKEN)
     if not question.text.strip():
         raise UsageError("task_description is empty.", hint="Say in a sentence what you are about to do.")
-    require_known("type", question.filter.types, TYPES)
-    return _answer_question(session, question)
+    return _answer_question(session, checked(question, question))
 
 
 def propose(session: AgentSession, **given: Any) -> str:
@@ -65,8 +65,9 @@ def _answer_question(session: AgentSession, question: Query) -> str:
     file; the answer says which sources are not narrowed. Raises UsageError for memory without an identity.
     """
     sources, types, place = question.filter.sources, question.filter.types, _place(question)
-    if not (sources or types or place or session.is_of_a_team) and (told := _latest_sessions(session, question)):
-        return told
+    if told := session.latest_sessions(question):
+        head = f"The latest sessions of this repository on: {one_line(question.text)}\nNot reviewed. {ORDERS}\n"
+        return fenced(head, told, _max_chars(question)) if "\n" in told else told
     wants_code = not sources or SourceName.PROVENANCE in sources
     text, code = "", None
     if place and (wants_code or SourceName.SESSIONS in sources):
@@ -92,16 +93,6 @@ def _answer_question(session: AgentSession, question: Query) -> str:
         if not is_answered:
             raise
     return "\n\n".join(parts)
-
-
-def _latest_sessions(session: AgentSession, question: Query) -> str:
-    """Return what a question that names no subject asks for, such as "where were we"; empty for any other."""
-    from nugget.app.logs import NO_SESSIONS, Logs
-
-    logs = Logs(environment=session.environment, settings=session.settings)
-    told = logs.latest_sessions(session.cwd, question.text, max_chars=_budget(question) * CHARS_PER_TOKEN)
-    head = f"The latest sessions of this repository on: {one_line(question.text)}\nNot reviewed. {ORDERS}\n"
-    return told if told in ("", NO_SESSIONS) else fenced(head, told, _max_chars(question))
 
 
 def _narrowing(place: str, sources: Sequence[SourceName], code: NuggetBundle | None) -> str:

@@ -61,6 +61,10 @@ def test_all_sessions_of_a_code_repository_are_asked_at_once_and_no_others(logge
     assert shown["incidents"][0]["session_id"] == "monday"
     assert {one["session_id"] for one in shown["selected_evidence"]} == {"monday", "tuesday"}
     assert "hugo" not in shown["context_text"]
+    for day in ("wednesday", "thursday", "friday"):
+        work(logged, day, shop, "make test")
+    assert nugget("init", tmp_path / "brain").code == 0
+    assert "payments.test.ts failed" in nugget("ask", "what went wrong").out, "though it is not of the last three"
 
 
 QUESTIONS: list[dict[str, str]] = yaml.safe_load((TESTS / "golden" / "incidents.yaml").read_text("utf-8"))

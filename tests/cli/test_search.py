@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import pytest
 from cli_stage import is_golden
@@ -153,11 +153,11 @@ def test_suggestions_say_what_can_be_asked(world, nugget):
 
 @pytest.mark.proves("SEARCH-COMPLETION")
 def test_a_shell_completes_refs_domains_tags_and_types(world):
-    from nugget.cli.ask import complete_domain, complete_ref, complete_tag, complete_type
+    from nugget.cli.ask import DomainOption, TagOption, TypeOption, complete_ref
 
     assert complete_ref("pattern/retry")[0][0] == "pattern/retry-with-idempotency"
-    assert "cooking" in complete_domain("coo")
-    assert complete_tag("payme") == ["payments"] and complete_type("dec") == ["decision"]
+    domains, tags, types = (get_args(one)[1].autocompletion for one in (DomainOption, TagOption, TypeOption))
+    assert "cooking" in domains("coo") and tags("payme") == ["payments"] and types("dec") == ["decision"]
     assert complete_ref("memory:") == []
 
 

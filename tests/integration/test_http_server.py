@@ -48,6 +48,7 @@ def test_ask_answers_with_the_json_of_the_command_line(server):
     answer = server.ask("/v1/ask", q=QUESTION, limit=3)
     assert answer.json == json.loads(done.stdout) == server.ask("/v1/ask", body={"q": QUESTION, "limit": 3}).json
     assert answer.json["hits"][0]["id"] == "concept/cache-invalidation"
+    assert server.ask("/v1/ask", q="where were we").json["answer"] == "There are no sessions of this repository yet."
 
 
 @pytest.mark.proves("HTTP-UNIT")

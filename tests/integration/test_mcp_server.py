@@ -166,6 +166,7 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain):
         ({"task_description": "  "}, "about to do"),
         ({"types": ["pattern", "recipe"]}, "pattern, concept, decision, bug, belief"),
         ({}, "`task_description` is missing (the task or question in plain words, with"),
+        ({"tokens": 9}, "get_relevant_context has no argument `tokens`; it has task_description, path, symbol,"),
         ({"token_budget": 0}, "`token_budget` must be at least 100, not 0 (length of the answer"),
         ({"types": {"a": 1}, "path": 3}, "`path` must be text, not 3 (the file that the task is about)."),
         ({"path": "x" * 200_000}, "`path` must have at most 1000 characters, not 'xxx"),
