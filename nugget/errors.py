@@ -111,8 +111,17 @@ def complaint(problem: Mapping[str, Any]) -> str:
     return f"must {wanted}, not {repr(problem['input'])[:60]}" if is_wanted else said
 
 
+def alike(name: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean 'x'?` for the known name that is most like this one, or an empty text."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name[:80], known, 1, 0.8)
+    return f" Did you mean '{found[0]}'?" if found else ""
+
+
 def require_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raise UsageError for the first of these names that is not known."""
     listed = list(known)
     if (unknown := next((name for name in names if name not in listed), None)) is not None:
-        raise UsageError(f"There is no {what} {unknown[:80]!r}.", hint=f"{what.capitalize()}s: {', '.join(listed)}.")
+        hint = f"{what.capitalize()}s: {', '.join(listed)}."
+        raise UsageError(f"There is no {what} {unknown[:80]!r}.{alike(unknown, listed)}", hint=hint)

@@ -324,6 +324,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; expected failures and wrong usage go to stderr."""
     accept_any_text()
     console_of.cache_clear()
+    if arguments[:1] in (["help"], ["version"]):
+        arguments = [*arguments[1:], f"--{arguments[0]}"]
     try:
         code = app(args=list(arguments), prog_name="nugget", standalone_mode=False)
         sys.stdout.flush()

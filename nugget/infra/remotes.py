@@ -85,7 +85,7 @@ def find_target(remote: Remote, environment: Environment) -> Target | str:
         if (token := find_token(environment)) is None:
             return "there is no GitHub token (GITHUB_TOKEN, or `gh auth login`)"
         open_by_name = partial(GitHub, token=token, api_url=api_url)
-    elif name := project_path(url, server=server):
+    elif name := _path_on(_host(server), url):
         if (token := environment.variables.get("GITLAB_TOKEN") or None) is None:
             return "there is no GitLab token (GITLAB_TOKEN)"
         open_by_name = partial(GitLab, token=token, server=server)
@@ -135,16 +135,15 @@ def _host(address: str) -> str:
 
 def repository_name(url: str, *, api_url: str | None) -> str | None:
     """Return `owner/name` of a remote on this GitHub, or None."""
-    host, path = host_and_path(url)
-    named = re.fullmatch(r"/*([\w.-]+/[\w.-]+?)(?:\.git)?/*", path)
-    return named[1] if named and host.removeprefix("ssh.") == web_host(api_url) else None
+    found = _path_on(web_host(api_url), url)
+    return found if found and found.count("/") == 1 else None
 
 
-def project_path(url: str, *, server: str) -> str | None:
-    """Return `group/project` of a remote on this GitLab, or None."""
+def _path_on(server: str, url: str) -> str | None:
+    """Return the path of a remote on this host, such as `group/project`, or None."""
     host, path = host_and_path(url)
     named = re.fullmatch(r"/*((?:[\w.-]+/)+[\w.-]+?)(?:\.git)?/*", path)
-    return named[1] if named and host == _host(server) else None
+    return named[1] if named and server in (host, host.removeprefix("ssh.")) else None
 
 
 def find_remote(repo: Path) -> Remote | None:

@@ -15,15 +15,15 @@ from nugget.models.sessions import Event, EventKind, Evidence, Session, SessionF
 
 
 class SourceName(StrEnum):
-    """A registered supplier of units."""
+    """A registered supplier of units, in the order of sources with equally good hits."""
 
     BRAIN = "brain"
     CANON = "canon"
-    PROVENANCE = "provenance"
     SESSIONS = "sessions"
-    SHELL = "shell"
-    MEMORY = "memory"
     BRIDGE = "bridge"
+    SHELL = "shell"
+    PROVENANCE = "provenance"
+    MEMORY = "memory"
 
 
 class KnowledgeType(StrEnum):

@@ -65,7 +65,7 @@ def bundle_json(bundle: Bundle) -> dict[str, Any]:
     value = {
         "query": fields(bundle, "query.text", "profile", "query.path", "query.symbol", "query.depth"),
         "budget": fields(bundle.budget, *_BUDGET),
-        **fields(bundle, "degraded", "answer"),
+        **fields(bundle, "degraded", "answer", "remaining"),
         "hits": [hit_json(hit) for hit in bundle.hits],
         "more_context_hint": bundle.more_context_hint,
     }

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.errors import EmbeddingUnavailable, NuggetError, TranscriptError, UsageError, only_id, require_known
+from nugget.errors import EmbeddingUnavailable, NuggetError, TranscriptError, UsageError, alike, only_id, require_known
 from nugget.index import IndexReader, StoredChunk
 from nugget.index.embedded import passages as tables
 from nugget.index.embedded.events import MORE
@@ -105,7 +105,8 @@ def show(ref: str, indexes: Indexes, *, identity: str | None = None, neighbours:
             excerpt = read_excerpt(indexes.machine.connection, given, neighbours)
             return Shown(ref=excerpt.ref, excerpt=excerpt)
     where = "the brain" if source is SourceName.BRAIN else str(source)
-    raise NuggetError(f"There is no unit {printable(name)} in {where}.", hint="`nugget search` finds refs.")
+    guess = alike(name, index.unit_ids(source)) if index is not None else ""
+    raise NuggetError(f"There is no unit {printable(name)} in {where}.{guess}", hint="`nugget search` finds refs.")
 
 
 def split_ref(ref: str) -> tuple[SourceName, str]:

@@ -24,12 +24,6 @@ from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.scoring import is_weak, rank, to_hits
 from nugget.text import folded
 
-ORDER = (
-    SourceName.BRAIN, SourceName.CANON, SourceName.SESSIONS, SourceName.BRIDGE, SourceName.SHELL,
-    SourceName.PROVENANCE, SourceName.MEMORY,
-)  # fmt: skip
-"""The order of sources with equally good hits."""
-
 _LEAST_SHARE = 0.6
 """The minimum share of the source's best score for a hit without any query word."""
 _IN_NAME, _IN_FOLDER = 0.3, 0.2
@@ -92,8 +86,8 @@ def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tupl
     """
     if SourceName.MEMORY in names and identity is None:
         raise UsageError("Memory is private to an identity.", hint="Name it: --as IDENTITY.")
-    named = names or tuple(SourceName)
-    return tuple(name for name in ORDER if name in named and (name is not SourceName.MEMORY or identity is not None))
+    allowed = [name for name in SourceName if name is not SourceName.MEMORY or identity is not None]
+    return tuple(name for name in allowed if name in (names or allowed))
 
 
 def search_source(
@@ -192,7 +186,7 @@ def _scaled(hit: Hit, source: SourceName, most: float) -> Hit:
 
 def _keyed(found: Found) -> Iterator[tuple[tuple[bool, float, int, int], Hit]]:
     """Yield each hit with its sort key; a hit placed before better ones counts as much as the best of them."""
-    best, place = 0.0, ORDER.index(found.source)
+    best, place = 0.0, [*SourceName].index(found.source)
     for at in reversed(range(len(found.hits))):
         best = max(best, found.hits[at].score)
         yield (found.weak, -round(best, 2), place, at), found.hits[at]

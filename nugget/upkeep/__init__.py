@@ -20,13 +20,14 @@ from nugget.config import (
     Environment,
     Settings,
     current_folder,
+    documented_keys,
     expanded,
     is_known,
     load_settings,
     read_user_file,
     validated,
 )
-from nugget.errors import BrainError, GitError, NuggetError, UsageError, reason_of
+from nugget.errors import BrainError, GitError, NuggetError, UsageError, alike, reason_of
 from nugget.infra import files, git, remotes, system
 from nugget.infra.workspace import remote_address
 from nugget.text import printable
@@ -82,7 +83,8 @@ def set_values(environment: Environment, values: Mapping[str, Any]) -> None:
     checked: dict[str, Any] = {}
     for key, value in values.items():
         if not is_known(key):
-            raise UsageError(f"There is no setting {key!r}.", hint="`nugget config` lists them all.")
+            guess = alike(key, documented_keys())
+            raise UsageError(f"There is no setting {key!r}.{guess}", hint="`nugget config` lists them all.")
         try:
             result = None if value is None else validated(key, value)
         except ValueError as error:

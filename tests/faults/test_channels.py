@@ -83,8 +83,7 @@ def test_brief_and_recall_tell_what_the_user_typed_and_nothing_that_was_planted(
         recalled = briefing.recall(environment, f"What of this? {RULE[:60]} before every build", shop, now=NOW)
         return f"{briefing.brief(environment, shop, now=NOW)}\n{recalled}"
 
-    assert MARK not in told(CHANNELS)
-    assert MARK in told(TYPED_BY_THE_USER[:1])
+    assert MARK not in told(CHANNELS) and MARK in told(TYPED_BY_THE_USER[:1])
 
 
 @pytest.mark.proves("SPEAKER-SHOWN", "ANSWER-TAGS")

@@ -108,8 +108,7 @@ def test_a_session_is_told_the_last_failure_open_todos_and_constraints(known):
 
 @pytest.mark.proves("BRIEF-OFF")
 def test_nothing_is_told_unasked_and_nothing_twice(known, home):
-    assert hook(start(known)).stdout == b""
-    assert hook(typed(known, PROMPT)).stdout == b""
+    assert hook(start(known)).stdout == b"" and hook(typed(known, PROMPT)).stdout == b""
     assert hook(typed(known, PROMPT), "--brief").stdout == b""
     for source in ("resume", "fork"):
         assert hook(start(known, source=source), "--brief").stdout == b""

@@ -145,10 +145,8 @@ def test_the_message_stands_above_what_git_wrote(hooked, agent, tmp_path):
 def test_a_message_of_the_persons_is_never_touched(hooked, agent, tmp_path):
     work(agent)
     git(hooked, "add", "-A")
-    assert commit(hooked, "-m", "my own").returncode == 0
-    assert last_message(hooked) == "my own"
-    assert commit(hooked, "--amend").returncode == 0
-    assert last_message(hooked) == "my own"
+    assert commit(hooked, "-m", "my own").returncode == 0 and last_message(hooked) == "my own"
+    assert commit(hooked, "--amend").returncode == 0 and last_message(hooked) == "my own"
     agent.write("src/other.py", CLIENT)
     git(hooked, "add", "-A")
     template = tmp_path / "template"
@@ -201,8 +199,7 @@ def test_a_foreign_hook_runs_first_with_its_arguments_and_comes_back_byte_for_by
     assert hook.read_bytes() == ours and (hook.parent / KEPT).read_text() == foreign
     work(recent_agent(folder, isolated_home))
     git(folder, "add", "src")
-    assert commit(folder).returncode == 0
-    assert commit(folder, "--amend").returncode == 0
+    assert commit(folder).returncode == 0 and commit(folder, "--amend").returncode == 0
     first, second = (line.split(" ", 2) for line in (folder / "ran").read_text().splitlines())
     assert first[2] == ".git/COMMIT_EDITMSG" and second[2].startswith(".git/COMMIT_EDITMSG commit HEAD")
     assert last_message(folder).startswith(SUBJECT)

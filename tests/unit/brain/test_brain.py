@@ -237,8 +237,7 @@ def test_add_files_a_text_and_commits_only_that_file(own):
         "pattern/always-set-a-workers-timeout", "Always set a worker's timeout", ("http",), 0.7,
     )  # fmt: skip
     assert (unit.origin, unit.created, unit.last_modified) == (Origin.MANUAL, date(2026, 3, 1), date(2026, 3, 1))
-    assert committed(own) == {path}
-    assert work_under_way(own) == before
+    assert committed(own) == {path} and work_under_way(own) == before
     assert lint(own) == []
 
 
@@ -250,8 +249,7 @@ def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own)
     )
     add_unit(own, FINISHED + f"\nToken {token}\n", type="pattern", domain="coding", now=NOW)
     assert "Log in with [redacted:github-token] first." in (own / path).read_text()
-    assert counts == {"github-token": 2}
-    assert token not in shell(own, "log", "-p", "--all")
+    assert counts == {"github-token": 2} and token not in shell(own, "log", "-p", "--all")
     assert token.lower() not in path
 
 
@@ -263,8 +261,7 @@ def test_forget_removes_the_unit_its_relations_and_remembers_in_one_commit(own):
     assert committed(own) == {result.old_path, "forgotten.yaml", *result.relinked}
     assert unit_at(own, "domains/coding/patterns/retry.md").related == ()
     assert forgotten(own) == {"concept/keys", knowledge.body_digest(body)}
-    assert work_under_way(own) == before
-    assert lint(own) == []
+    assert work_under_way(own) == before and lint(own) == []
 
 
 @pytest.mark.proves("BRAIN-FORGET", "BRAIN-UNCOMMITTED")
@@ -296,8 +293,7 @@ def test_a_move_to_another_domain_keeps_id_and_history(own):
         "---\nid: pattern/retry\ntype: pattern\ndomain: operations/payments\nrelated:\n"
         "  - id: concept/keys  # because\n    relation: uses\n---\n# retry\n\nAbout retry.\n"
     )
-    assert work_under_way(own) == before
-    assert lint(own) == []
+    assert work_under_way(own) == before and lint(own) == []
 
 
 @pytest.mark.proves("BRAIN-MOVE")

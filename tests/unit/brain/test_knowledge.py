@@ -72,8 +72,7 @@ def test_the_file_of_the_contract_parses_into_its_unit():
 ])  # fmt: skip
 def test_keys_are_taken_in_the_forms_that_people_write(key, written, field, value):
     parsed = parse(file(**{key: written}), path="domains/coding/patterns/retry.md")
-    assert parsed.problems == ()
-    assert getattr(parsed.unit, field) == value
+    assert parsed.problems == () and getattr(parsed.unit, field) == value
 
 
 HARMLESS = ("`stale_after` must be a date", "`type` is pattern, but the id says concept")
@@ -111,8 +110,7 @@ def test_an_invalid_value_is_reported_with_its_line(keys, line, says):
 def test_what_is_no_text_is_refused(content, says, line):
     parsed = parse_bytes(content, path="a.md")
     (problem,) = parsed.problems
-    assert says in problem.reason
-    assert (parsed.unit, problem.line) == (None, line)
+    assert says in problem.reason and (parsed.unit, problem.line) == (None, line)
 
 
 @pytest.mark.proves("KNOW-HOSTILE")

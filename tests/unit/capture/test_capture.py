@@ -289,8 +289,7 @@ def test_a_copied_id_gives_nothing(home, tmp_path, has_id):
     assert brain_key(copy, home) not in (key, declared_id(own))
     stranger = brains.init_brain(tmp_path / "stranger", owner="Eve", now=datetime.now(UTC))[0]
     write(stranger, "brain.yaml", f"id: {git.run(own, 'rev-list', '--max-parents=0', 'HEAD').decode()}owner: Eve\n")
-    assert brain_key(stranger, home) != key
-    assert brain_key(own, home) == key
+    assert brain_key(stranger, home) != key and brain_key(own, home) == key
 
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -351,8 +350,7 @@ def test_failures_are_tried_again_each_time_later_until_left_to_a_person(home):
             assert queue.jobs(home, "pending") == []
             now = datetime.fromtimestamp(job.next_try, UTC)
             queue.release(home, now=now)
-    assert waits[:4] == [60, 120, 240, 480]
-    assert max(waits) == queue.LAST_RETRY.total_seconds()
+    assert waits[:4] == [60, 120, 240, 480] and max(waits) == queue.LAST_RETRY.total_seconds()
     assert queue.jobs(home, "failed")[0].next_try is None
     queue.release(home, now=now + timedelta(days=99))
     assert queue.jobs(home, "pending") == []

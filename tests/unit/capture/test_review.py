@@ -61,8 +61,7 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain, ho
     head = git.head(brain)
     with pytest.raises(ConflictError, match=r"retry-with-idempotency\.md has uncommitted changes"):
         accept(brain, edit.branch, now=NOW)
-    assert (brain / KNOWN_PATH).read_text() == "precious\n"
-    assert git.head(brain) == head
+    assert (brain / KNOWN_PATH).read_text() == "precious\n" and git.head(brain) == head
     assert len(review.proposals(brain)) == 2
     fresh = next(one for one in review.proposals(brain) if one.files[0].status == "new")
     write(brain, RETRY_PATH, "an untracked file of the user's\n")

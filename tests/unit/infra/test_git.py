@@ -47,8 +47,7 @@ def test_a_branch_is_made_without_touching_checkout_index_or_hooks(repo):
         repo, "nugget/session-1", files={path: b"# Bug\n", "domains/coding/patterns/retry.md": None},
         message="Knowledge\n\nNugget-Session: abc\n", now=NOW,
     )  # fmt: skip
-    assert snapshot(repo) == before
-    assert not (repo / "HOOK-RAN").exists()
+    assert snapshot(repo) == before and not (repo / "HOOK-RAN").exists()
     assert set(git.files_at(repo, "nugget/session-1")) == {path, "brain.yaml"}
     assert git.read_blob(repo, sha, path) == b"# Bug\n"
     assert shell(repo, "log", "-1", "--format=%an <%ae> %cI", sha).startswith(

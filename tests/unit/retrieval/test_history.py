@@ -169,8 +169,7 @@ def test_hits_of_a_deleted_transcript_disappear_unless_the_archive_has_it(world)
     write_archive(world.environment.home, read_session(kept))
     kept.unlink()
     lost.unlink()
-    assert world.sync().removed == 2
-    assert world.found("beacon") == []
+    assert world.sync().removed == 2 and world.found("beacon") == []
     assert world.found("lighthouse") == ["session:11111111-aaaa#1"]
     assert read_excerpt(world.connection, "session:11111111-aaaa#1").passages[0].text == "Keep the lighthouse"
 

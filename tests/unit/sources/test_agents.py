@@ -66,8 +66,7 @@ def test_each_agents_variable_and_setting_says_where_to_look(tmp_path):
         found = find_sessions(read_environment({"HOME": str(tmp_path), **variables}))
         return [file.id[-1] for file in found if read_any(file)]
 
-    assert ids() == ["0"]
-    assert ids(CODEX_HOME=str(tmp_path / "moved")) == ["1"]
+    assert ids() == ["0"] and ids(CODEX_HOME=str(tmp_path / "moved")) == ["1"]
     assert ids(CODEX_HOME=str(tmp_path / "moved"), NUGGET_AGENTS_CODEX=str(tmp_path / "set")) == ["2"]
     assert sorted(ids(GEMINI_CLI_HOME=str(tmp_path / "g"), XDG_DATA_HOME=str(tmp_path / "x"))) == ["0", "1", "1"]
 
@@ -82,8 +81,7 @@ def test_catch_up_looks_at_other_agents_only_where_it_is_switched_on(tmp_path):
         agents = load_settings(environment).capture_agents
         return len(queue.catch_up(tmp_path / "home", find_sessions(environment, agents), now=now))
 
-    assert queued() == 0
-    assert queued(NUGGET_CAPTURE_AGENTS="claude-code, codex") == 1
+    assert queued() == 0 and queued(NUGGET_CAPTURE_AGENTS="claude-code, codex") == 1
 
 
 @pytest.mark.proves("AGT-CAPTURE")

@@ -91,8 +91,7 @@ TYPED = ("{0} put it into Redis 7", "- fix {0}", "{0}te Option", "古い{0}を3�
 )
 def test_what_was_typed_is_told_from_what_was_pasted(text, typed):
     found, pasted = split_pasted(text)
-    assert found == typed
-    assert bool(pasted) == (typed != text)
+    assert found == typed and bool(pasted) == (typed != text)
 
 
 @pytest.mark.proves("SPEAKER-OLD")
