@@ -153,7 +153,7 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName]) -> dict[SourceName, S
         if SourceName.CANON in sources:
             canon = open_canon(brain.environment, brain.settings, brain.path)
             result = sync_documents(canon, connection, embedder=embedder)
-            done[SourceName.CANON] = replace(result, problems=(*canon.problems, *canon.left_out, *result.problems))
+            done[SourceName.CANON] = replace(result, problems=(*result.problems, *canon.left_out))
         if SourceName.PROVENANCE in sources:
             done[SourceName.PROVENANCE] = sync_provenance(home, connection, embedder=embedder)
         if {*HISTORY_SOURCES} & {*sources}:

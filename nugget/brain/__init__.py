@@ -16,11 +16,11 @@ from pathlib import Path
 
 from nugget import config
 from nugget.brain import knowledge_file as knowledge
-from nugget.errors import BrainError, KnowledgeError, NuggetError, UsageError, reason_of, require_known
+from nugget.errors import BrainError, KnowledgeError, UsageError, reason_of, require_known
 from nugget.infra import git
 from nugget.infra.files import open_plain, resource
-from nugget.models import FileState, KnowledgeType, Problem, Unit
-from nugget.text import content_hash, printable
+from nugget.models import KnowledgeType, Problem
+from nugget.text import printable
 
 _OWN_FOLDERS = frozenset({".git", ".nugget", ".DS_Store"})
 _IGNORED = ".nugget/"
@@ -104,60 +104,6 @@ def load(brain: Path, path: str, content: bytes | None = None) -> knowledge.Pars
     except Exception as error:
         problem = Problem(path=shown, reason=reason_of(error).removeprefix(f"{shown}: "))
         return knowledge.Parsed(unit=None, problems=(problem,))
-
-
-def changed_files(brain: Path, known: Mapping[str, tuple[int, int]]) -> tuple[list[str], list[str], list[Problem]]:
-    """Return the new or modified knowledge files by size and time, those that are gone, and the problems.
-
-    A file that cannot be examined counts as unchanged.
-    """
-    modified: list[str] = []
-    problems: list[Problem] = []
-    present: set[str] = set()
-    for path in knowledge_paths(brain, unlisted=problems):
-        try:
-            found = _look(f"{brain}/{path}")
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            problems.append(Problem(path=printable(path), reason=f"cannot be read ({_reason(error)})"))
-        else:
-            if not path.isascii() and any("\ud800" <= char <= "\udfff" for char in path):
-                problems.append(Problem(path=printable(path), reason="has a name that is not UTF-8; rename it"))
-            elif known.get(path) not in ((found.st_size, found.st_mtime_ns), (found.st_size, -found.st_ctime_ns)):
-                modified.append(path)
-        present.add(path)
-    unlisted = tuple(f"{problem.path}/" for problem in problems)
-    removed = sorted(path for path in known.keys() - present if not path.startswith(unlisted))
-    return modified, removed, problems
-
-
-def read_state(brain: Path, path: str) -> tuple[FileState, Unit | None]:
-    """Read and parse one file for the index; an invalid file gives a state with problems and no unit."""
-    size, mark = -1, 0
-    try:
-        found = _look(f"{brain}/{path}")
-        size, mark = found.st_size, -found.st_ctime_ns  # permissions change the ctime, too
-        content = read_file(brain, path)
-    except (OSError, NuggetError) as error:
-        shown = printable(path)
-        reason = str(error) if isinstance(error, NuggetError) else f"cannot be read ({_reason(error)})"
-        problem = Problem(path=shown, reason=reason.removeprefix(f"{shown}: "))
-        return FileState(path=path, hash="", size=size, mtime_ns=mark, problems=(problem,)), None
-    parsed = load(brain, path, content)
-    state = FileState(
-        path=path, hash=content_hash(content), size=found.st_size, mtime_ns=found.st_mtime_ns,
-        unit_id=parsed.unit.id if parsed.unit else None, problems=tuple(parsed.problems),
-    )  # fmt: skip
-    return state, parsed.unit
-
-
-def _look(file: str) -> os.stat_result:
-    """Return the status of a file, or of the target of a link."""
-    try:
-        return os.stat(file)  # noqa: PTH116 - 10,000 Path objects take longer than all else
-    except OSError:
-        return os.lstat(file)
 
 
 def unit_path(unit_type: str, domain: str, slug: str) -> str:

@@ -42,14 +42,15 @@ UnitsRead = tuple[tuple[Unit, ...], tuple[Problem, ...], SessionRecord | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFiles:
-    """Files that hold units, as (key, place); `read` reads one.
+    """Files that hold units, as (key, place); `content` gives the bytes of one, in which `read` finds the units.
 
     The `problems` of the last walk are reported with every search, `left_out` only when a person syncs.
     """
 
     name: SourceName
     files: Callable[[], Iterable[tuple[str, Path | str]]]
-    read: Callable[[str, Path], UnitsRead]
+    content: Callable[[str, Path], bytes]
+    read: Callable[[str, Path, bytes], UnitsRead]
     problems: list[Problem] = field(default_factory=list)
     left_out: list[Problem] = field(default_factory=list)
 

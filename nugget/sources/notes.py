@@ -147,21 +147,22 @@ def _note_files(
             names[key.lower()] = key
             yield key, file
 
-    def read(key: str, file: Path) -> UnitsRead:
-        """Return the unit of a note. Raises KnowledgeError if the file is not a note, OSError if unreadable."""
-        state = file.stat()
-        if (size := state.st_size) > _MAX_BYTES:
-            raise KnowledgeError(f"it is {size / 1e6:.1f} MB; a note may be {_MAX_BYTES // 1_000_000} MB at most")
-        content = file.read_bytes()
-        if b"\0" in content:
-            raise KnowledgeError("it is not a text in UTF-8")
+    def content(key: str, file: Path) -> bytes:
+        """Return the bytes of a note. Raises KnowledgeError if the file is not a note, OSError if unreadable."""
+        if (size := file.stat().st_size) > _MAX_BYTES:
+            raise KnowledgeError(f"is {size / 1e6:.1f} MB; a note may be {_MAX_BYTES // 1_000_000} MB at most")
+        if b"\0" in (found := file.read_bytes()):
+            raise KnowledgeError("is not a text in UTF-8")
+        return found
+
+    def read(key: str, file: Path, content: bytes) -> UnitsRead:
         text = redact(content.decode("utf-8-sig", "replace"))
         # After a checkout, files have the date of the checkout.
-        day = committed(key) or datetime.fromtimestamp(max(0, min(state.st_mtime, 253402300799)), UTC).date()
+        day = committed(key) or datetime.fromtimestamp(max(0, min(file.stat().st_mtime, 253402300799)), UTC).date()
         unit, wrong = read_note(text, key=key, source=name, names=names, modified=day)
         return (unit,), wrong, None
 
-    return UnitFiles(name=name, files=files, read=read, problems=problems, left_out=left_out)
+    return UnitFiles(name=name, files=files, content=content, read=read, problems=problems, left_out=left_out)
 
 
 CanonFolders = Mapping[str, tuple[Path, Path | None]]

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from string import hexdigits
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -71,8 +72,8 @@ def session_files(home: Path, workspace: str | None = None) -> Iterator[Path]:
     yield from (file for file in found if not file.name.startswith(".") and file.is_file())
 
 
-def read_session_file(path: Path) -> tuple[SessionRecord, tuple[Problem, ...]]:
-    """Return the session in a file, and the lines that could not be read.
+def read_session_file(path: Path, content: bytes | None = None) -> tuple[SessionRecord, tuple[Problem, ...]]:
+    """Return the session in a file, whose content may be given, and the lines that could not be read.
 
     Without a readable session line, the file's and the folder's names are the session and the workspace. Raises
     TranscriptError if the file cannot be read at all.
@@ -81,7 +82,7 @@ def read_session_file(path: Path) -> tuple[SessionRecord, tuple[Problem, ...]]:
     held: dict[tuple[str, str], Nugget | FileTouch] = {}
     problems: list[Problem] = []
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if content is None else BytesIO(content) as file:
             for number, (_, line) in enumerate(read_lines(file, limit=MAX_LINE_BYTES), 1):
                 try:
                     value = read_line(line)
@@ -301,8 +302,8 @@ def _file_name(name: str) -> str:
 def nugget_units(home: Path) -> UnitFiles:
     """Return the store as a source of units: a unit for each nugget; keys are `<workspace>/<session>.jsonl`."""
 
-    def read(key: str, file: Path) -> UnitsRead:
-        record, problems = read_session_file(file)
+    def read(key: str, file: Path, content: bytes) -> UnitsRead:
+        record, problems = read_session_file(file, content)
         # The store is queried by folder, so the folder overrides the workspace named in an imported file.
         record = replace(record, workspace=file.parent.name)
         units = tuple(unit_of(nugget, workspace=record.workspace) for nugget in record.nuggets)
@@ -311,7 +312,7 @@ def nugget_units(home: Path) -> UnitFiles:
     def files() -> Iterator[tuple[str, Path]]:
         return ((f"{file.parent.name}/{file.name}", file) for file in session_files(home))
 
-    return UnitFiles(name=SourceName.PROVENANCE, files=files, read=read)
+    return UnitFiles(name=SourceName.PROVENANCE, files=files, content=lambda key, file: file.read_bytes(), read=read)
 
 
 def unit_of(nugget: Nugget, *, workspace: str) -> Unit:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget import __version__
-from nugget.brain import changed_files, knowledge_paths
+from nugget.brain import knowledge_paths
 from nugget.capture import queue
 from nugget.capture.publish import publications
 from nugget.capture.review import proposals
@@ -22,8 +22,8 @@ from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index.embedded import Index
 from nugget.index.embedded.connection import Unusable, empty_home, index_folder, open_read_only
 from nugget.index.embedded.ingest import changed_logs
-from nugget.index.embedded.sync import document_changes
-from nugget.index.embedded.units import file_marks, file_states
+from nugget.index.embedded.sync import document_changes, knowledge_units
+from nugget.index.embedded.units import file_states
 from nugget.index.embedded.vectors import embedding_under_way
 from nugget.index.postgres.connection import place_of
 from nugget.index.postgres.writer import space_state
@@ -105,8 +105,8 @@ def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any],
     try:
         with closing(Index(file)) as index:
             counts, states = index.counts(), file_states(index.connection, SourceName.BRAIN)
-            modified, removed, _ = changed_files(brain, file_marks(index.connection, SourceName.BRAIN))
-            behind, late = len(modified) + len(removed), [*_times(brain / path for path in modified)]
+            modified, removed, _ = document_changes(knowledge_units(brain), index.connection)
+            behind, late = len(modified) + len(removed), [*_times(file for _, file in modified)]
             problems = [asdict(one) for path in sorted(states) for one in states[path].problems]
             row = _documents(index.connection, SourceName.BRAIN, "", behind, late)
             return known | {

@@ -12,11 +12,11 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_261,
+    "lines": 42_211,
     "lines of a file": 388,
     "classes": 209,
     "re.compile": 125,
-    "lines of tests": 19_900,  # with the fault laboratory
+    "lines of tests": 19_886,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -119,13 +119,16 @@ def open_existing(file: Path) -> sqlite3.Connection:
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Write all or nothing, one writer at a time."""
+    """Write all or nothing, one writer at a time; within another transaction, as a part of that."""
+    if connection.in_transaction:
+        yield
+        return
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # on a full disk or a broken page SQLite rolls back by itself
+        with suppress(sqlite3.OperationalError):  # on a full disk or a broken page SQLite rolls back by itself
             connection.execute("ROLLBACK")
         raise
 

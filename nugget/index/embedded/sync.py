@@ -6,19 +6,19 @@ Safe to kill at any point and to run twice at once: the next sync finds what was
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 
 from nugget import brain as brains
 from nugget.config import Environment
-from nugget.errors import IndexUnavailable, reason_of
+from nugget.errors import IndexUnavailable, KnowledgeError, reason_of
 from nugget.index import indexed_title
 from nugget.index.embedded import units as stored
 from nugget.index.embedded.connection import (
@@ -38,9 +38,8 @@ from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, FileState, Problem, SourceName, Unit
 from nugget.sources import UnitFiles, UnitsRead
 from nugget.sources.nugget_store import nugget_units
-from nugget.text import estimate_tokens, on_progress, printable, tracked
+from nugget.text import content_hash, estimate_tokens, on_progress, printable
 
-_BRAIN = SourceName.BRAIN
 _FILES_A_BATCH = 64
 DocumentChanges = tuple[list[tuple[str, Path]], list[str], int]
 """Files that differ from the index, by key and path, the keys of missing ones, and the number of unchanged ones."""
@@ -72,7 +71,7 @@ def pending_changes(brain: Path, environment: Environment) -> int | None:
     """Return how many files differ from the index, None if it is unusable. Takes no lock, reads no files."""
     try:
         with closing(open_existing(index_folder(brain, environment.home) / "index.db")) as connection:
-            modified, removed, _ = brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
+            modified, removed, _ = document_changes(knowledge_units(brain), connection)
             return len(modified) + len(removed)
     except (Unusable, sqlite3.DatabaseError):
         return None
@@ -188,87 +187,69 @@ def _write(
     *, rebuilt: str | None = None
 ) -> SyncResult:  # fmt: skip
     """Write all changes in one transaction, then embed units without vectors."""
-    modified, removed, problems = brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
-    result = SyncResult(rebuilt=rebuilt, without_vectors=unavailable)
-    if modified or removed or rebuilt:
-        count_tokens = embedder.count_tokens if embedder else estimate_tokens
-        with write_transaction(connection):
-            result = _apply(brain, connection, count_tokens, modified, removed, result)
+    source = knowledge_units(brain)
+    changes = document_changes(source, connection)
+    with write_transaction(connection) if any(changes[:2]) else nullcontext():
+        result = sync_documents(source, connection, embedder=embedder, changes=changes)
+    result = replace(result, rebuilt=rebuilt, without_vectors=unavailable)
     if embedder:
-        vectors = embed_missing(connection, embedder=embedder, cache_folder=folder / "embeddings")
-        result = replace(result, **vectors)
-    total = connection.execute("SELECT count(unit_id) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
-    return replace(
-        result, unchanged=total - result.added - result.modified - result.moved,
-        problems=(*problems, *stored.problems(connection, _BRAIN))
-    )  # fmt: skip
+        result = replace(result, **embed_missing(connection, embedder=embedder, cache_folder=folder / "embeddings"))
+    return result
 
 
-def _apply(
-    brain: Path, connection: sqlite3.Connection, count_tokens: Callable[[str], int], modified: Sequence[str],
-    removed: Sequence[str], result: SyncResult
-) -> SyncResult:  # fmt: skip
-    """Remove the old units of the changed files, then add the new ones."""
-    before = stored.file_states(connection, _BRAIN, [*modified, *removed])
-    released = [state.unit_id for state in before.values() if state.unit_id]
-    # Other files that claim an id of a changed file: one of them may get it now.
-    shadowed = [path for path in stored.paths_claiming(connection, _BRAIN, released) if path not in before]
-    for path, state in before.items():
-        if state.unit_id and stored.unit_path(connection, _BRAIN, state.unit_id) == path:
-            stored.remove_unit(connection, _BRAIN, state.unit_id)
-    for path in removed:
-        stored.remove_file(connection, _BRAIN, path)
-    paths = sorted({*modified, *shadowed})
-    hashes_before = {state.hash: path for path, state in before.items() if path in removed}
-    added = changed = moved = 0
-    for path in tracked(paths, "Indexing"):
-        state = _put_file(brain, connection, path, count_tokens)
-        if path in before:
-            changed += before[path].hash != state.hash and state.unit_id is not None
-        elif path not in shadowed and state.unit_id:
-            is_move = hashes_before.pop(state.hash, None) is not None
-            moved, added = moved + is_move, added + (not is_move)
-    return replace(result, added=added, modified=changed, moved=moved, removed=len(removed) - moved)
+def knowledge_units(brain: Path) -> UnitFiles:
+    """Return the knowledge files of a brain as a source of units."""
+    problems: list[Problem] = []
 
+    def files() -> Iterator[tuple[str, str]]:
+        del problems[:]
+        for path in brains.knowledge_paths(brain, unlisted=problems):
+            if not path.isascii() and any("\ud800" <= char <= "\udfff" for char in path):
+                problems.append(Problem(path=printable(path), reason="has a name that is not UTF-8; rename it"))
+            else:
+                yield path, f"{brain}/{path}"
 
-def _put_file(brain: Path, connection: sqlite3.Connection, path: str, count_tokens: Callable[[str], int]) -> FileState:
-    """Read a file and write it with its unit. If several files have one id, the first path in order gets it."""
-    state, unit = brains.read_state(brain, path)
-    try:
-        chunks = chunks_of(unit, count_tokens) if unit else ()
-    except Exception as error:  # one file that breaks the parser must not stop the others
-        wrong = Problem(path=printable(path), reason=f"cannot be indexed ({reason_of(error)})")
-        state, unit, chunks = replace(state, unit_id=None, problems=(*state.problems, wrong)), None, ()
-    if unit and (owner := stored.unit_path(connection, _BRAIN, unit.id)) and owner != path:
-        keeper, loser = sorted([owner, path])
-        taken = Problem(path=loser, reason=f"the id {unit.id} is already that of {keeper}; give this file another one")
-        if loser == path:
-            state, unit = replace(state, problems=(*state.problems, taken)), None
-        else:
-            lost = stored.file_states(connection, _BRAIN, [loser])[loser]
-            stored.put_file(connection, _BRAIN, replace(lost, problems=(*lost.problems, taken)))
-    stored.put_file(connection, _BRAIN, state)
-    if unit:
-        stored.put_unit(connection, unit, chunks)
-    return state
+    def content(path: str, file: Path) -> bytes:
+        return brains.read_file(brain, path)
+
+    def read(path: str, file: Path, content: bytes) -> UnitsRead:
+        parsed = brains.load(brain, path, content)
+        return (parsed.unit,) if parsed.unit else (), parsed.problems, None
+
+    return UnitFiles(name=SourceName.BRAIN, files=files, content=content, read=read, problems=problems)
 
 
 def document_changes(source: UnitFiles, connection: sqlite3.Connection) -> DocumentChanges:
-    """Return the changes since the last sync, by size and time alone. Reads no files and takes no lock."""
+    """Return the changes since the last sync, by size and time alone. Reads no files and takes no lock.
+
+    A file that cannot be examined counts as unchanged, and so does everything in a folder that cannot be listed.
+    """
     known = stored.file_marks(connection, source.name)
     modified: list[tuple[str, Path]] = []
     present: set[str] = set()
     for given, file in source.files():
         key = given.encode("utf-8", "backslashreplace").decode()  # a name that is not UTF-8 cannot be stored
         try:
-            stat = os.stat(file)  # noqa: PTH116 - 20,000 Path objects would take as long as all else
-        except OSError:
-            continue  # removed since it was listed, or a link to nowhere
+            found = _look(file)
+        except FileNotFoundError:
+            continue  # removed since it was listed
+        except OSError as error:
+            source.problems.append(Problem(path=printable(key), reason=reason_of(error)))
+        else:
+            if known.get(key) not in ((found.st_size, found.st_mtime_ns), (found.st_size, -found.st_ctime_ns)):
+                modified.append((key, Path(file)))
         present.add(key)
-        if known.get(key) != (stat.st_size, stat.st_mtime_ns):
-            modified.append((key, Path(file)))
-    removed = sorted(known.keys() - present)
+    unlisted = tuple(f"{problem.path}/" for problem in source.problems)
+    removed = sorted(key for key in known.keys() - present if not key.startswith(unlisted))
     return modified, removed, len(present) - len(modified)
+
+
+def _look(file: str | Path) -> os.stat_result:
+    """Return the status of a file, or of a link to nowhere."""
+    try:
+        return os.stat(file)  # noqa: PTH116 - 20,000 Path objects would take as long as all else
+    except OSError:
+        return os.lstat(file)
 
 
 def sync_documents(
@@ -280,13 +261,20 @@ def sync_documents(
 ) -> SyncResult:
     """Bring the index, except vectors, in line with the files of a source; the embedder only counts tokens.
 
-    Each batch is committed. The units from `source.read` get the file's key as their path. A file that cannot be read
-    or parsed is a problem and has no units; one that changes while it is read is left for the next sync.
+    Each batch is committed, unless the caller holds a transaction. The units from `source.read` get the file's key as
+    their path. A file that cannot be read or parsed is a problem and has no units; one that changes while it is read is
+    left for the next sync.
     """
     changed, gone, same = changes or document_changes(source, connection)
     before = stored.file_states(connection, source.name, [*gone, *(key for key, _ in changed)])
+    released = [state.unit_id for state in before.values() if state.unit_id]
+    # Other files that claim an id of a changed file: one of them may get it now.
+    shadowed = {*stored.paths_claiming(connection, source.name, released)} - before.keys()
+    again = [(key, Path(file)) for key, file in source.files() if key in shadowed] if shadowed else []
+    changed = sorted([*changed, *again])
+    moved_from = Counter(before[key].hash for key in gone)
+    counts = Counter[str]()
     count_tokens = embedder.count_tokens if embedder else estimate_tokens
-    added = modified = 0
     for start in range(0, len(gone), _FILES_A_BATCH):
         with write_transaction(connection):
             for key in gone[start : start + _FILES_A_BATCH]:
@@ -296,16 +284,20 @@ def sync_documents(
         read = [entry for key, file in batch if (entry := _read(source, key, file, before.get(key), count_tokens))]
         with write_transaction(connection):
             for state, document, chunks in read:
-                if document is not None:
-                    state = _put_document(connection, source.name, state, document, chunks)
-                stored.put_file(connection, source.name, state)
-        added += sum(state.path not in before for state, _, _ in read)
-        modified += sum(state.path in before and document is not None for state, document, _ in read)
+                if document is None:
+                    stored.put_file(connection, source.name, state)
+                    counts["same"] += 1
+                else:
+                    _put_document(connection, source.name, state, document, chunks)
+                    is_move = state.path not in before and moved_from[state.hash] > 0
+                    moved_from[state.hash] -= is_move
+                    what = "modified" if state.path in before else "moved" if is_move else "added"
+                    counts[what] += state.path not in shadowed and bool(document[0] or document[2])
         on_progress.get()(f"Indexing {source.name}", start + len(batch), len(changed))
     return SyncResult(
-        added=added, modified=modified, removed=len(gone),
-        unchanged=same + len(changed) - added - modified,
-        problems=tuple(stored.problems(connection, source.name))
+        added=counts["added"], modified=counts["modified"], moved=counts["moved"],
+        removed=len(gone) - counts["moved"], unchanged=same + counts["same"],
+        problems=(*source.problems, *stored.problems(connection, source.name)),
     )  # fmt: skip
 
 
@@ -324,28 +316,27 @@ def _read(
 ) -> tuple[FileState, UnitsRead | None, _Chunks] | None:
     """Return a file with its chunked units, no document if only its time changed, or None if it is changing or gone."""
     try:
-        stat = file.stat()
-        if not S_ISREG(stat.st_mode):
-            raise ValueError("it is not a regular file")
-        with file.open("rb") as content:
-            hash_ = hashlib.file_digest(content, "sha256").hexdigest()
-        document, problems = None, seen.problems if seen else ()
-        chunks: _Chunks = ()
-        if seen is None or seen.hash != hash_:
-            units, problems, record = source.read(key, file)
-            document = tuple(replace(unit, path=key) for unit in units), problems, record
-            chunks = [chunks_of(unit, count_tokens) for unit in units]
-        after = file.stat()
-    except FileNotFoundError:
+        found = _look(file)
+    except OSError:
         return None  # removed since it was listed: the next sync will notice
-    except Exception as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        problem = Problem(path=key, reason=f"cannot be read ({reason or type(error).__name__})")
-        return FileState(path=key, hash="", size=-1, mtime_ns=0, problems=(problem,)), ((), (), None), ()
-    if (after.st_size, after.st_mtime_ns) != (stat.st_size, stat.st_mtime_ns):
-        return None
-    state = FileState(path=key, hash=hash_, size=stat.st_size, mtime_ns=stat.st_mtime_ns, problems=problems)
-    return state, document, chunks
+    try:
+        if not S_ISREG(found.st_mode):
+            raise KnowledgeError("is not a regular file")
+        content = source.content(key, file)
+        state = FileState(path=key, hash=content_hash(content), size=found.st_size, mtime_ns=found.st_mtime_ns)
+        after = file.stat()
+        if (after.st_size, after.st_mtime_ns) != (found.st_size, found.st_mtime_ns):
+            return None
+        if seen is not None and seen.hash == state.hash and not seen.problems:
+            return replace(state, unit_id=seen.unit_id), None, ()
+        units, problems, record = source.read(key, file, content)
+        chunks = [chunks_of(unit, count_tokens) for unit in units]
+    except Exception as error:  # one file that breaks a parser must not stop the others
+        problem = Problem(path=key, reason=reason_of(error).removeprefix(f"{key}: "))
+        mark = -found.st_ctime_ns  # permissions change it, too
+        return FileState(path=key, hash="", size=found.st_size, mtime_ns=mark, problems=(problem,)), ((), (), None), ()
+    state = replace(state, unit_id=units[0].id if len(units) == 1 else None, problems=problems)
+    return state, (tuple(replace(unit, path=key) for unit in units), problems, record), chunks
 
 
 def _remove_document(connection: sqlite3.Connection, source: SourceName, key: str) -> None:
@@ -357,21 +348,28 @@ def _remove_document(connection: sqlite3.Connection, source: SourceName, key: st
 
 def _put_document(
     connection: sqlite3.Connection, source: SourceName, state: FileState, document: UnitsRead, chunks: _Chunks
-) -> FileState:
-    """Write a file's units; return its state. An id that another file already has stays there."""
+) -> None:
+    """Write a file with its units. If several files have one id, the first path in order gets it."""
     units, _, record = document
     _remove_document(connection, source, state.path)
     indexed: set[str] = set()
     for unit, its in zip(units, chunks, strict=True):
         owner = stored.unit_path(connection, source, unit.id)
-        if owner is None:
+        keeper, loser = sorted([owner or state.path, state.path])
+        if keeper == state.path:
             stored.put_unit(connection, unit, its)
             indexed.add(unit.id)
+        if owner is None:
             continue
-        taken = Problem(path=state.path, reason=f"the id {unit.id} exists already, in {owner}")
-        state = replace(state, problems=(*state.problems, taken))
-        if owner != state.path:  # read it again next time: the other file may be gone by then
-            state = replace(state, hash="", mtime_ns=-1)
+        taken = Problem(path=loser, reason=f"the id {unit.id} is already that of {keeper}; give this file another one")
+        lost = state if loser == state.path else stored.file_states(connection, source, [loser])[loser]
+        lost = replace(lost, problems=(*lost.problems, taken))
+        if lost.unit_id is None:  # of several units: read it again next time, since the other file may be gone by then
+            lost = replace(lost, hash="", mtime_ns=-1)
+        if loser == state.path:
+            state = lost
+        else:
+            stored.put_file(connection, source, lost)
     if record is not None:
         put_record(connection, state.path, record, indexed)
-    return state
+    stored.put_file(connection, source, state)

@@ -37,7 +37,7 @@ def keys(source: UnitFiles) -> list[str]:
 
 
 def unit(source: UnitFiles, key: str) -> Unit:
-    return source.read(key, Path(dict(source.files())[key]))[0][0]
+    return source.read(key, file := Path(dict(source.files())[key]), source.content(key, file))[0][0]
 
 
 @pytest.fixture
