@@ -54,36 +54,11 @@ CHORE = any_of(
 )
 STRESSED_NOT = any_of(r"(?-i:\bNOT )\w")
 
-AGREES = any_of(
-    r"^\W*(?:yes|yep|yeah|yup|sure|ok(?:ay)?|great|perfect|sounds good|go ahead|do (?:it|that|this)|please do|lgtm"
-    r"|agreed?|exactly|correct|right|works?|good|nice|cool|thanks?|it works|seems to work|ship it|commit|push)\b",
-    r"^\W*(?:ja|jo|genau|gut|passt|mach (?:das|es)|einverstanden|stimmt|klingt gut)\b",
-    r"^\W*(?:oui|d'accord|parfait|vas-y|c'est bon|exactement|très bien)\b",
-    r"^\W*(?:sí|si,|vale|de acuerdo|perfecto|adelante|exacto|hazlo)",
-    r"^\W*(?:はい|いいです|お願いします|了解|それで|好的?|可以|同意|没问题|行|对|是的)",
-)
-OBJECTS = any_of(
-    r"^\W*(?:no\b|nope|wait|stop|hmm+|but\b|actually|not (?:quite|really|what)|wrong|don't|that's not|that is not|ah\b"
-    r"|oh\b|uh\b|why (?:is|are|do|did|not)|whoops)",
-    r"\b(?:doubt|made? (?:it|that) up|instead|rather|shouldn't|i thought|i would have expected|feels? (?:wrong"
-    r"|implausible)|looks? (?:wrong|ancient)|duplicated|broke|still (?:fail|not|broken)|would(?:n't| not)? (?:break"
-    r"|work|fail)|i don't (?:want|think|like)|we don't)\b|^\W*(?:nein|nicht|halt|stopp|aber|doch)\b"
-    r"|\b(?:falsch|stattdessen|lieber)\b",
-    r"^\W*(?:non|attends|mais|pas)\b|\b(?:faux|plutôt)\b|^\W*(?:no,|espera|pero)\b|\b(?:mal|incorrecto|mejor)\b",
-    r"いや|違う|違い|でも|待って|不对|不是|等等|但是|错",
-)
-RECOMMENDS = any_of(
-    r"\b(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with|propose)\b(?! against)"
-    r"|\bmy recommendation\b|\bi(?:'d| would) (?:use|take|pick|go for)\b|^\w+ing\b.{5,90}\bwould\b",
-    r"\b(?:ich (?:würde|empfehle|schlage)|je (?:recommande|propose)|recomiendo|propongo)\b|おすすめ|推奨|我建议|推荐",
-)
+AGREES = _phrase("agrees")
+OBJECTS = _phrase("objects")
+RECOMMENDS = _phrase("recommends")
 """A recommendation by the agent that the person may accept."""
-CONCEDES = any_of(
-    r"\byou(?:'re| are) (?:absolutely |completely |totally )?(?:right|correct)|\bgood (?:catch|point|idea|question)"
-    r"|i apologi[sz]e|\bmy mistake|\bi missed|\bthat's a (?:good|much better)|\bfair (?:point|enough)|\bi see\b|\bah,",
-    r"\bdu hast recht|\bguter punkt|\bstimmt\b|\btu as raison|\bvous avez raison|\btienes razón|\bbuen punto",
-    r"その通り|確かに|おっしゃる|你说得对|没错|好主意|确实",
-)
+CONCEDES = _phrase("concedes")
 
 ON_SECOND_THOUGHT = any_of(r"\W*(?:actually|wait|no wait|hmm+|on second thought)\b(?!:)")
 """The agent's opening words when it takes back what it just said."""
@@ -107,34 +82,13 @@ FOR_EVER = any_of(
 )
 """The beginning of a rule."""
 
-REJECTS = any_of(
-    r"\b(?:(?:i|we) (?:really )?do|we did)(?:n't| not) (?:want|need|use|like) (?:to )?(?!you\b)",
-    r"\brule[sd]? out\b|\bdecided (?:against|not to)\b|\bnot worth\b|\b(?:i|we)(?:'ve| have)? rejected\b",
-    r"\brejected (?:option|approach|idea|because)|\b(?:drop|dropped|abandoned) (?:the )?(?:idea|approach|plan)\b",
-    r"\b(?:verworfen|abgelehnt|entschieden gegen|rejeté\w*|écarté\w*|descartad\w+|rechazad\w+|отказались)\b",
-    r"放弃了|否决|却下|採用しない",
-)
+REJECTS = _phrase("rejects")
 """Signs that something was rejected."""
 
-WORKAROUND = any_of(
-    r"\bwork-?arounds?\b|\bworks? around\b|\btemporarily\b|\btemporary (?:fix|hack|measure|solution)\b|\bfor now\b",
-    r"\bstop-?gap\b|\bmonkey-?patch|\buntil .{3,60} (?:is|are|gets?) (?:fixed|released|merged|supported|available)\b",
-    r"\b(?:vorläufig|vorübergehend|notlösung|provisoi\w+|temporal\w*|provisional\w*|временн\w+)\b|临时|变通|暫定|回避策",
-)
+WORKAROUND = _phrase("workaround")
 """Signs of something that holds only until there is something better."""
 
-CHOSEN = any_of(
-    r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|let'?s (?:keep|stick"
-    r"|stay|use|go with)|(?:moved|switched|migrated)(?: (?:over|away))? (?:to|from))\b",
-    r"\bwe (?:no longer|only|always|never|deliberately|just)? ?(?:use|support|deploy|release|target|ship|store|pin"
-    r"|squash|need|want)(?<!we need)(?<!we want)\b|^(?:let'?s )?go (?:with|for)\b|\bi(?:'ve| have)? decided\b"
-    r"|\bsettled\b|\bwe don't \w+ [^,.]+ any ?more\b|\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
-    r"\bwe(?:'re| are|'ll| will)? (?:stay(?:ing)?|stick(?:ing)?) (?:with|on)\b|\bwe keep\b",
-    r"\b(?:entschieden|entscheidung|wir (?:nehmen|verwenden|behalten|bleiben)|umgestiegen)\b|\b(?:décidé|choisi"
-    r"|on (?:garde|prend|reste|utilise désormais))\b",
-    r"\b(?:decidido|elegimos|vamos a usar|usamos|mantenemos|nos quedamos)\b|に決め|にしました|決定|决定|选择了|改用"
-    r"|我们用",
-)
+CHOSEN = _phrase("chosen")
 """Signs that something was chosen."""
 
 ONE_OFF = any_of(
@@ -211,6 +165,12 @@ def rejected_in(text: str) -> tuple[str, ...]:
         return (found[1].split("`")[1],)
     name = _CLAUSE.sub("", re.sub(r"^(?:the|a|an|using|use) ", "", found[1].strip())).strip(" `\"'")
     return (name,) if 1 < len(name) <= 60 else ()
+
+
+def turned_down_in(text: str) -> str:
+    """Return what a text says was not chosen, else what it denies."""
+    denied = re.findall(r"(?i)(?:\bnot|n['’]t) ([^,.;:—–]+?)(?: - |[,.;:—–]|$)", text)
+    return " ".join(rejected_in(text) or denied)
 
 
 STATUS = any_of(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 
 from nugget.infra.workspace import find_workspace
@@ -18,6 +21,7 @@ _EXTENSIONS = {
     "zig": ".zig",
 }  # fmt: skip
 LANGUAGES = {ending: language for language, endings in _EXTENSIONS.items() for ending in endings.split()}
+_FOREIGN_SCRIPT_SHARE, _KNOWN_SCRIPT_SHARE, _LETTERS_SAMPLED = 0.5, 0.01, 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +87,14 @@ def project_of(session: Session) -> str | None:
     """Return the name of the repository that a session worked in, or of its folder."""
     folder = Path(session.cwd or "/")
     return find_workspace(folder).name if folder != Path("/") else None
+
+
+def is_foreign(text: str, session: Session) -> bool:
+    """Return whether most of a text is in a script that the session hardly uses."""
+    said = "\n".join(event.text for event in session.events if event.kind in (EventKind.PROMPT, EventKind.REPLY))
+    ours, known = (
+        Counter(re.split("[ -]", unicodedata.name(char, ""))[0] for char in sample[:_LETTERS_SAMPLED] if char.isalpha())
+        for sample in (text, said)
+    )
+    script, count = max(ours.items(), key=itemgetter(1), default=("", 0))
+    return count > _FOREIGN_SCRIPT_SHARE * ours.total() and known[script] < _KNOWN_SCRIPT_SHARE * known.total()

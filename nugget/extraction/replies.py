@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import product
-from operator import itemgetter
+from itertools import accumulate, combinations, product
 from typing import Any
 
 from nugget.config import Settings
-from nugget.extraction.phrases import rejected_in, words_of
-from nugget.extraction.proposals import Proposal, edited_files
+from nugget.extraction.phrases import WORDS, turned_down_in, words_of
+from nugget.extraction.proposals import Proposal, edited_files, is_foreign
 from nugget.extraction.titles import TITLE_CHARS, capitalised, title_of
 from nugget.infra.llm.gate import object_schema, problems_in
 from nugget.models import (
@@ -51,7 +48,6 @@ _OF_THE_PAST = ("bug", "rejection", "tuning")
 """Types that may rest on code that was later removed."""
 _STATED = (EventKind.PROMPT, EventKind.REPLY, EventKind.FILE_EDIT)
 _MAX_BODY_CHARS, _MAX_READ, _LEAST_TITLE_CHARS = 8000, 40, 30
-_FOREIGN_SCRIPT_SHARE, _KNOWN_SCRIPT_SHARE, _LETTERS_SAMPLED = 0.5, 0.01, 50_000
 _LINE_MARK = re.compile(r"\A(?:USER|PASTED BY USER|AGENT(?: \([^)]*\))?|SUMMARY): |^[$+-] ", re.MULTILINE)
 # Comments, controls, and invisible or direction-changing characters, which make a text read differently to a
 # reviewer and to a model.
@@ -82,25 +78,20 @@ UNSUPPORTED = 0.79
 _SUPPORTED, _SAME_SENTENCE, _SAME_CLAUSE = 0.5, 0.75, 0.5
 """The share of a claim's words that a quote needs to support it, and of both their words to be a near copy."""
 _STEM_CHARS = 4
-_NOT = (
-    r"(?i)\b(?:not(?! (?:only|just)\b)|no|never|without|avoid|cannot|stop|nicht(?! nur\b)|kein\w*|nie|niemals|ohne|ne"
-    r"|pas|jamais|sans|nunca|sin)\b|n['’]t\b|ない|ません|不|没|別に|禁止"
+_SAYS = {name: f"(?i:{'|'.join(parts)})" for name, parts in WORDS["support"].items()}
+_DENIALS = tuple(accumulate((_SAYS[name] for name in ("not", "like_not", "limit", "less")), "{}|{}".format))
+"""Expressions for a `not`: the plain ones, then more and more of those that may stand for one."""
+_COUNTS, *_OPPOSITES = (
+    frozenset(group.split()) for group in WORDS["support"]["counts"] + WORDS["support"]["opposites"]
 )
-_LIKE_NOT = rf"{_NOT}|\b(?:hard to|unable to|impossible|fail(?:s|ed)? to|lack\w*|missing|outside|unless|would)\b"
-_LIMIT = r"(?i)\b(?:except|unless|außer|sauf|excepto|salvo)\b|以外|除了"
-_OPPOSITES = tuple(frozenset(group.split()) for group in (
-    "before after", "faster slower", "more less fewer", "larger smaller", "earlier later", "first last", "above below",
-    "on off", "vor nach", "enabled disabled", "allowed forbidden", "required optional", "seconds minutes hours days",
-))  # fmt: skip
 _NAME = re.compile(r"`([^`\n]+)`|(?<=[\w`,;)] )([A-Z][\w.+#-]{2,})|\b(\w*\d[\w.]*\w|\w+_\w+|[a-z]+[A-Z]\w+)\b")
 _WORD = r"[\w+#-]*\w"
 _UNIT = r"\A(\d[\d.,]*)[a-z]{1,2}\Z"
 """A number with its unit, which may also be written apart: `700ms`, `700 ms`."""
-_COUNTS = frozenset("two three four five six seven eight nine ten twelve twenty thirty forty fifty hundred".split())
 _SENTENCE_END = r"(?<=[.!?])\s|(?<=。)|\n\s*\n"
 _CLAUSE_END = (
-    rf"{_SENTENCE_END}|(?<=[;:,])\s|(?<=[、，；])|\s[-–—]\s|—|\((?!\))|(?<!\()\)"
-    r"|\b(?i:because|since|so that|but|which|otherwise|weil|denn|sonst|parce que|porque)\b"
+    rf"{_SENTENCE_END}|(?<=[;:,])\s(?!{_SAYS['less']})|(?<=[、，；])|\s[-–—]\s|—|\((?!\))|(?<!\()\)"
+    rf"|{_SAYS['joint']}"
 )
 _MARKS = "*`\"'“”‘’«»"
 """Markdown and quotation marks, which models add and omit."""
@@ -253,8 +244,8 @@ def proposal_of(
 def support_of(title: str, evidence: Sequence[Evidence], text: str) -> float | None:
     """Return the share of a claim's words in its quotes, less if in doubt, or None if they do not support it.
 
-    They do not if they share nothing with it, if it names something absent from the session, or if it changes their
-    meaning: by a `not`, by another name or number, or by swapping what was chosen and rejected.
+    They do not if they share nothing with it, if it names something absent from the session, or if it changes what
+    they mean: a `not`, a limit, a name or number, what was chosen, who does what to whom, what is the cause.
     """
     quotes, known = "\n\n".join(one.quote for one in evidence), text.lower()
     said, claimed = _stems(quotes), _stems(title)
@@ -264,8 +255,8 @@ def support_of(title: str, evidence: Sequence[Evidence], text: str) -> float | N
     copies = _near_copies(title, quotes)
     if any(all(_is_changed(ours, one, title, quotes, text) for one in theirs) for ours, theirs in copies):
         return None
-    left, right = _stems(" ".join(rejected_in(title))), _stems(" ".join(rejected_in(quotes)))
-    if left and right and not left & right and left <= said:
+    left, right = _stems(turned_down_in(title)), _stems(turned_down_in(quotes))
+    if (left and left <= said and right & claimed and not left & right) or _is_reversed(title, quotes):
         return None
     is_told = all(_has(quotes.lower(), name) for name in names) and not all(one.quote.endswith("?") for one in evidence)
     share = len(said & claimed) / max(1, len(claimed))
@@ -286,12 +277,14 @@ def _near_copies(title: str, quotes: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> bool:
-    """Return whether a near copy adds or drops a `not`, or swaps a name or number for another."""
+    """Return whether a near copy says more than its quote, the contrary, or the same of something else."""
 
     def has_name(clause: str, other: str) -> bool:
         known, low = set(map(_key, re.findall(_WORD, other))), other.lower()
+        code = re.findall(_WORD, " ".join(re.findall(r"`[^`\n]+`|[\w/-]+\.[a-z]{2,4}\b", clause)))
         new = (word for word in re.findall(_WORD, clause) if _key(word) not in known)
-        return any(_is_name(word, text) for word in new if word.lower() not in low or any(map(str.isdigit, word)))
+        new = (word for word in new if word.lower() not in low or any(map(str.isdigit, word)))
+        return any(word in code or _is_name(word, text) for word in new)
 
     def after(clause: str, word: str) -> frozenset[str]:
         return next(filter(None, map(_stems, re.findall(rf"\b{word}\b(.*)", clause.lower())[0].split())), frozenset())
@@ -299,9 +292,40 @@ def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> b
     left, right = (set(re.findall(r"\w+", one.lower())) for one in (ours, theirs))
     pairs = (pair for group in _OPPOSITES for pair in product(group & left - right, group & right - left))
     is_opposed = any(after(ours, one) == after(theirs, other) for one, other in pairs)
-    is_turned = all((_denials(ours, theirs, no) + _denials(theirs, ours, no)) % 2 for no in (_NOT, _LIKE_NOT))
-    is_wider = re.search(_LIMIT, theirs) is not None and re.search(rf"{_LIMIT}|\b(?:only|if|but|not)\b", title) is None
-    return is_turned or is_opposed or is_wider or (has_name(ours, quotes) and has_name(theirs, title))
+    is_turned = all((_denials(ours, theirs, no) + _denials(theirs, ours, no)) % 2 for no in _DENIALS)
+    is_other = has_name(ours, quotes) and has_name(theirs, title)
+    return is_turned or is_opposed or is_other or _is_wider(ours, theirs, title.lower()) or _is_swapped(ours, theirs)
+
+
+def _is_wider(ours: str, theirs: str, title: str) -> bool:
+    """Return whether a near copy leaves out what limits its quote, and the title has no limit of its own."""
+    limit, less, scope, narrow, every = (_SAYS[name] for name in ("limit", "less", "scope", "narrow", "every"))
+    if re.search(every, title) and re.search(f"{limit}|{_SAYS['unsure']}", theirs) and not re.search(every, theirs):
+        return True
+    if re.search(f"{limit}|{less}", title) or {*re.findall(narrow, title)} - {*re.findall(narrow, theirs.lower())}:
+        return False
+    kept = {"all", "ever", "each", "any", *map(_key, re.findall(r"\w+", title))}
+    phrases = re.finditer(rf"(?:{less}|{scope})\s+(?:(?:the|an?|our|its|their|this|it|they|we|of)\s)*\W*(\w+)", theirs)
+    gone = [phrase[0] for phrase in phrases if _key(phrase[1]) not in kept]
+    is_cut = _stems(ours) <= _stems(theirs) and bool(gone or re.search(limit, theirs))
+    return is_cut or any(re.match(less, phrase) for phrase in gone)
+
+
+def _is_swapped(ours: str, theirs: str) -> bool:
+    """Return whether the words around a third, which both clauses have, change sides and none is passive."""
+    if re.search(f"{_SAYS['passive']}|{_SAYS['causal']}", f"{ours}\n{theirs}"):
+        return False
+    mine, other = ([_key(word) for word in re.findall(_WORD, one) if _stems(word)] for one in (ours, theirs))
+    at = {key: other.index(key) for key in mine if key in other}
+    return any(at[one] > at[verb] > at[two] for one, verb, two in combinations(at, 3))
+
+
+def _is_reversed(title: str, quotes: str) -> bool:
+    """Return whether a title gives as the cause what a sentence of its quotes gives as the effect."""
+    told = (re.match(_SAYS["causal"], one, re.DOTALL) for one in (title, *re.split(_SENTENCE_END, quotes)))
+    parts = [tuple(map(_stems, found.groups("") if found else [""] * 6)) for found in told]
+    (cause, effect), *others = ((one[0] | one[3] | one[4], one[1] | one[2] | one[5]) for one in parts)
+    return any(len(cause & b) > len(cause & a) and len(effect & a) > len(effect & b) for a, b in others)
 
 
 def _denials(clause: str, other: str, no: str) -> int:
@@ -362,14 +386,3 @@ def _relations(
     updated = next((near for near, relation in shown if relation == UPDATES), None)
     others = ((near.id, relation) for near, relation in shown if relation != UPDATES and near is not updated)
     return tuple(dict.fromkeys(Relation(id=id_, relation=RelationType(one)) for id_, one in others)), updated
-
-
-def is_foreign(text: str, session: Session) -> bool:
-    """Return whether most of a text is in a script that the session hardly uses."""
-    said = "\n".join(event.text for event in session.events if event.kind in (EventKind.PROMPT, EventKind.REPLY))
-    ours, known = (
-        Counter(re.split("[ -]", unicodedata.name(char, ""))[0] for char in sample[:_LETTERS_SAMPLED] if char.isalpha())
-        for sample in (text, said)
-    )
-    script, count = max(ours.items(), key=itemgetter(1), default=("", 0))
-    return count > _FOREIGN_SCRIPT_SHARE * ours.total() and known[script] < _KNOWN_SCRIPT_SHARE * known.total()

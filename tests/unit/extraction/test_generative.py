@@ -28,6 +28,9 @@ from nugget.sources.speakers import SAID_BY
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PROMPT = "The webhook signature check fails in staging, but never locally."
 CAUSE = "The proxy re-serialises the JSON body, so the bytes that were signed are gone.\nVerify the raw body instead."
+FACTS = """hooks run before a commit. locks expire after 30 seconds. all routes need a key except /up. limit retries to
+five. SQLite sends all reports at night. only admins delete projects. some customers have two addresses. logs use UTC in
+the tests. the worker locks the scheduler while it drains. mail used to pass nginx. it hangs because a lock is lost"""
 FOUND = "Finding {} is that the file must be closed before it is renamed."
 BODY = "A proxy that re-serialises JSON changes the bytes that the sender signed. Verify the signature on the raw body."
 
@@ -42,11 +45,9 @@ def session_of(*said: tuple[EventKind, str]) -> Session:
 
 
 SESSION = session_of(
-    (EventKind.PROMPT, PROMPT),
-    (EventKind.COMMAND, "curl -s localhost:8080/hook"),
-    (EventKind.OUTPUT, "401 signature mismatch"),
-    (EventKind.REPLY, CAUSE),
-)
+    (EventKind.PROMPT, PROMPT), (EventKind.COMMAND, "curl -s localhost:8080/hook"),
+    (EventKind.OUTPUT, "401 signature mismatch"), (EventKind.REPLY, CAUSE),
+)  # fmt: skip
 
 
 def unit(**changed: Any) -> dict[str, Any]:
@@ -62,8 +63,7 @@ def reply(*units: Any, summary: str = "A signature check was fixed.", **fields: 
 
 
 def extract(llm: LLM, session: Session = SESSION, **changed: Any) -> Extraction:
-    asked: dict[str, Any] = {"settings": Settings(), "now": NOW}
-    return extract_generative(session, llm=llm, **{**asked, **changed})
+    return extract_generative(session, llm=llm, **({"settings": Settings(), "now": NOW} | changed))
 
 
 def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[str, str]:
@@ -80,10 +80,6 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
         ("Redis caches sessions", CAUSE.partition(",")[0], 0),
         ("Redis for the queue instead of Postgres", "let's have Postgres for the queue instead of Redis", 0),
         ("Zahlungen werden automatisch wiederholt", "Zahlungen werden nie automatisch wiederholt", 0),
-        ("Migrations on TiDB need two reviewers", "migrations need two reviewers", 0),
-        ("Limit retries to fifty", "limit retries to five, because the broker bans clients", 0),
-        ("Payments are retried, but refunds wait", "payments are retried, but refunds never wait", 0),
-        ("Postgres sends the reports at night", "SQLite sends the reports at night", 0),
         ("Session files are named by a plain UUID", "session files use plain UUIDs for their names", 0.9),
         ("Send the flags and arguments, not only the name", "i want the flags and arguments sent, the whole", 0.9),
         ("Commits before the hook had no trailer", "when commits come before the hook, no trailer was added", 0.9),
@@ -92,8 +88,12 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
         ("Backfills stay: the machine does not do them", "the machine doesn't do them, that's no machine work", 0.9),
         *((f"It takes {ms} ms first", "it takes ~700ms first, then 135ms", at) for ms, at in ((700, 0.9), (70, 0))),
         ("The cache moves to Redis", "should the cache move to Redis?", 0.79),
-        *((claim, "hooks run before the commit, locks expire after 30 seconds, all routes need a key except /up",
-           0) for claim in ("Hooks run after a commit", "Locks expire after 30 minutes", "All routes need a key")),
+        *((claim, FACTS, 0) for claim in (
+            "Hooks run after a commit", "Locks expire after 30 minutes", "All routes need a key", "Mail passes nginx",
+            "Postgres sends all reports at night", "Admins delete projects", "All customers have two addresses",
+            "Locks on TiDB expire after 30 seconds", "Logs use UTC", "The scheduler locks the worker",
+            "Limit retries to ten", "A lock is lost because it hangs")),
+        *((claim, FACTS, 0.9) for claim in ("Projects are deleted by admins alone", "Draining locks the scheduler")),
         ("`timeoutSeconds` bounds a request", "timeoutMillis bounds a request", 0),
         ("Backfills stay outside of APIs", "the API doesn't handle backfills; each would need one", 0.79),
         ("`b` has no locks and always waits", "`b` has no locks - it always waits. `a` has locks", 0.9),
