@@ -9,7 +9,7 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, chain, groupby, islice, pairwise
 from operator import itemgetter
@@ -43,7 +43,7 @@ _SPOKEN = bytes.maketrans(
 """The signs in which `READ.spoken_line` is looked for."""
 _PART = re.compile(
     rb"(?:(?m:^)(?:\s*\d+(?:\xe2\x86\x92|\t)|(?P<listing>[-dl](?:[r-][w-][xsStT-]){3})))?+"
-    rb"(?P<text>.{1,320}\Z|.{160,319} |.{320}[\x80-\xbf]*|(?<=[\x92\t])\Z)"
+    rb"(?P<text>.{1,320}+\Z|.{160,319} |.{320}[\x80-\xbf]*|(?<=[\x92\t])\Z)"
 )
 """A part of a line that is read as one; a line number, or the rights in a line of `ls -l`, may stand before it."""
 _ABOVE, _BELOW, _FEW, _LONG_LINE, _SPARSE = 240, 2, 4, 1000, 192
@@ -79,7 +79,7 @@ Suspect = tuple[int, int, str, frozenset[str]]
 def sentence_secrets(view: str, data: bytes, marks: Iterable[int], known: bytearray) -> Iterator[Span]:
     """Yield the secrets in the sentences of a view, whose bytes are `data`; `known` marks what has been found."""
     least = _trained()[1]
-    for start, end, kind, features in suspects(data, marks):
+    for start, end, kind, features in suspects(data, [*marks]):
         if _score(features) >= least and known.find(0, start, end) >= 0 and not judge.is_told_public(view, start, end):
             yield start, end, f"sentence.{kind}"
 
@@ -97,7 +97,7 @@ def _score(features: frozenset[str]) -> float:
     return math.fsum(_trained()[0].get(name, 0.0) for name in features)
 
 
-def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LEAST) -> Iterator[Suspect]:
+def suspects(data: bytes, marks: Collection[int], least: tuple[float, float] = _LEAST) -> Iterator[Suspect]:
     """Yield the words that could be secrets in the sentences of a UTF-8 text; words for passwords are at `marks`."""
     for part, is_marked in _parts(data, marks, least[True]):
         text, begin = part["text"].decode("utf-8", "surrogateescape"), part.start("text")
@@ -113,12 +113,12 @@ def suspects(data: bytes, marks: Iterable[int], least: tuple[float, float] = _LE
                 yield begin + start, begin + end, kind, features
 
 
-def _parts(data: bytes, marks: Iterable[int], least: float) -> Iterator[tuple[re.Match[bytes], bool]]:
+def _parts(data: bytes, marks: Collection[int], least: float) -> Iterator[tuple[re.Match[bytes], bool]]:
     """Yield the parts of lines with an odd word of that weight, and of lines at `marks`, the latter with True."""
-    classes = data.translate(_CLASSES) + b"\n"
-    regions, most = [(0, len(classes))], len(data) // _SPARSE + 8
+    classes, most = data.translate(_CLASSES) + b"\n", len(data) // _SPARSE + 8
     odd = [*islice((found.span() for pattern in _ODD for found in pattern.finditer(classes)), most)]
-    if not (is_sparse := len(odd) < most):
+    regions = [(at, at + 2 * _ABOVE) for at in sorted([*marks, *(at for at, _ in odd)])]
+    if len(odd) == most:
         regions, odd, crowds, size = [], [], set[int](), block_size(len(data))
         for number, group in groupby(_readable(data, size), lambda region: region[0] // size):
             block = [*group]
@@ -143,7 +143,7 @@ def _parts(data: bytes, marks: Iterable[int], least: float) -> Iterator[tuple[re
             if 12 * codes + 4 * (signs + others) + numbers > stop - line:
                 continue
         for part in _PART.finditer(data, line, stop - 1):
-            near = 0 if is_sparse else bisect_left(regions, (part.end(),)) - 1  # the last that begins before its end
+            near = bisect_left(regions, (part.end(),)) - 1  # the last that begins before its end
             if near >= 0 and regions[near][1] > part.start():
                 yield part, at in told
 
