@@ -22,6 +22,7 @@ from nugget.errors import NuggetError, TranscriptError
 from nugget.infra import files, system
 from nugget.models import SessionFile
 from nugget.redaction import redact
+from nugget.sources import split_locator
 
 JOB_STATES = ("pending", "running", "failed", "done", "skipped")
 MAX_ATTEMPTS = 13
@@ -177,7 +178,8 @@ def drain(
             branch, skipped = capture(job) if is_job else (None, job.reason)
             ended = finish(home, job, branch=branch, skipped=skipped)
         except Exception as error:
-            if isinstance(error, TranscriptError) and not (job.transcript and Path(job.transcript).exists()):
+            is_gone = not (job.transcript and split_locator(Path(job.transcript))[0].exists())
+            if isinstance(error, TranscriptError) and is_gone:
                 ended = finish(home, job, branch=None, skipped=f"there is no transcript ({error})")
             elif isinstance(error, NuggetError | OSError):
                 ended = fail(home, job, str(error), now=now())

@@ -315,8 +315,10 @@ def fails(job: Job) -> Outcome:
 
 @pytest.mark.proves("QUEUE-STATES")
 def test_jobs_end_done_skipped_or_failed_with_the_reason(home):
-    for name in ("good", "dull", "bad", "odd"):
+    for name in ("good", "dull", "bad", "odd", "lost"):
         put(home, name)
+    (home / "state.vscdb").touch()
+    put(home, "held", transcript=f"{home}/state.vscdb#held")
     log: list[str] = []
     secret = "ghp_" + "a1B2c3D4e5F6" * 3
 
@@ -324,15 +326,18 @@ def test_jobs_end_done_skipped_or_failed_with_the_reason(home):
         assert (home / "queue/running" / job.name).exists()
         if job.session == "bad":
             raise GitError("the remote said no")
+        if job.session in ("held", "lost"):
+            raise TranscriptError("It cannot be read now.")
         if job.session == "odd":
             raise RuntimeError(f"nobody\nforesaw this {secret}")
         return ("nugget/session-1", None) if job.session == "good" else (None, "nothing new")
 
-    assert len(queue.drain(home, capture, now=lambda: NOON, log=log.append)) == 4
-    assert states(home) == {"done": 1, "skipped": 1, "failed": 2}
-    assert queue.jobs(home, "skipped")[0].reason == "nothing new"
+    assert len(queue.drain(home, capture, now=lambda: NOON, log=log.append)) == 6
+    assert states(home) == {"done": 1, "skipped": 2, "failed": 3}
+    assert [job.session for job in queue.jobs(home, "skipped")] == ["dull", "lost"]
     reasons = [job.reason for job in queue.jobs(home, "failed")]
-    assert reasons == ["the remote said no", "unexpected RuntimeError: nobody foresaw this [redacted:github-token]"]
+    odd = "unexpected RuntimeError: nobody foresaw this [redacted:github-token]"
+    assert reasons == ["the remote said no", odd, "It cannot be read now."]
     assert len(log) == 1 and "Traceback" in log[0] and secret not in log[0]
 
 
