@@ -9,12 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
-from nugget.sources import columns_of, mapping_of, open_database, parse_record, read_document, text_of
+from nugget.sources import (
+    columns_of,
+    list_folder,
+    mapping_of,
+    open_database,
+    parse_record,
+    read_document,
+    session_file,
+    text_of,
+)
 from nugget.sources.event_builder import EventBuilder, file_edit
 
 AGENT = "opencode"
@@ -27,12 +37,12 @@ def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
     described = {file.stem: file for file in storage.glob("session/*/*.json")}
     for messages in storage.glob("message/*/"):
         about = described.get(messages.name)
-        if not (about and text_of(_document(about).get("parentID"))):
+        # A reply is written into its file as it comes, which the time of the folder does not show.
+        last = max(list_folder(messages), key=lambda entry: entry.name, default=None)
+        found = session_file(last, agent=AGENT, name=messages.name) if last else None
+        if found and not (about and text_of(_document(about).get("parentID"))):
             known.add(messages.name)
-            state = messages.stat()
-            yield SessionFile(
-                path=messages, agent=AGENT, id=messages.name, mtime_ns=state.st_mtime_ns, size=state.st_size
-            )
+            yield replace(found, path=messages)
     for database in sorted(folders["opencode"].glob("opencode*.db")):
         with suppress(TranscriptError):
             yield from (found for found in stored(database) if found.id not in known)

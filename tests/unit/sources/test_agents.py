@@ -69,6 +69,10 @@ def test_each_agents_variable_and_setting_says_where_to_look(tmp_path):
     assert ids() == ["0"] and ids(CODEX_HOME=str(tmp_path / "moved")) == ["1"]
     assert ids(CODEX_HOME=str(tmp_path / "moved"), NUGGET_AGENTS_CODEX=str(tmp_path / "set")) == ["2"]
     assert sorted(ids(GEMINI_CLI_HOME=str(tmp_path / "g"), XDG_DATA_HOME=str(tmp_path / "x"))) == ["0", "1", "1"]
+    environment = read_environment({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "x")})
+    (before,) = find_sessions(environment, ["opencode"])
+    lines(tmp_path / "x/opencode/storage/message/ses_1/msg_1.json", message | {"finish": "stop"})
+    assert [file.size for file in find_sessions(environment, ["opencode"])] != [before.size]
 
 
 @pytest.mark.proves("AGT-CATCH-UP")
