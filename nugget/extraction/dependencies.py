@@ -60,7 +60,7 @@ MANIFESTS: tuple[tuple[str, str, str], ...] = (
 """File name (glob), ecosystem, and pattern of a dependency: its name, then its version in one of the other groups."""
 _NO_NAMES = frozenset(
     "version node npm yarn pnpm engines packageManager name type private edition rust-version python requires-python "
-    "target-version line-length minversion channel".split()
+    "target-version line-length minversion channel resolver opt-level".split()
 )
 
 
