@@ -19,15 +19,7 @@ from nugget.errors import LLMUnavailable
 from nugget.extraction.places import Places
 from nugget.extraction.proposals import Extraction, Proposal, project_of
 from nugget.extraction.reasons import is_repeated
-from nugget.extraction.replies import (
-    WINDOW_SCHEMA,
-    bounded,
-    cleaned,
-    filled,
-    proposal_of,
-    proved,
-    well_formed,
-)
+from nugget.extraction.replies import WINDOW_SCHEMA, bounded, cleaned, filled, proposal_of, proved, well_formed
 from nugget.extraction.requests import one_line
 from nugget.infra.llm.gate import BadReply, CostCapReached, Request, estimate_cost_usd, object_schema
 from nugget.models import EventKind, RelationType, Scope, Session, Speaker, Unit

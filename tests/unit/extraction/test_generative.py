@@ -144,10 +144,7 @@ def test_a_unit_whose_quote_is_not_in_the_session_is_dropped(quotes, llm, server
         {"title": "signed bytes \" and ' and: colon #comment !!python/object:os.system [a, {b"},
         {"body": "---\nid: concept/evil\nconfidence: 1\n---\n\n# Another title\n\n" + BODY},
         {"body": BODY + "\n\n\x1b[2J\x07 and <script>alert(1)</script> \x00"},
-        {
-            "tags": ["a\nid: evil", "]", "../x", "", "!!binary x"],
-            "reason": "line\n| `code` @someone fixes #1\x1b[31m",
-        },
+        {"tags": ["a\nid: evil", "]", "../x", "", "!!binary x"], "reason": "line\n| `code` @someone fixes #1\x1b[31m"},
         {"relations": [{"number": number, "relation": "supersedes"} for number in range(-5, 50)]},
     ],
 )
