@@ -225,19 +225,17 @@ def _reasons(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> 
     return list(dict.fromkeys(found))
 
 
-def write_message(file: Path, make: Callable[[], Commit | None]) -> bool:
-    """Put a message above the comments in git's file, unless it already has one.
-
-    Returns whether the file was written.
-    """
-    content = file.read_bytes()
-    if _has_message(content.decode("utf-8", "replace")) or (commit := make()) is None:
-        return False
-    file.write_bytes(commit.message.encode("utf-8", "replace") + b"\n" + content.lstrip(b"\r\n"))
-    return True
+def write_message(folder: Path, file: Path, make: Callable[[], Commit | None]) -> None:
+    """Put a message above the comments in git's file, unless it already has one."""
+    content, mark = file.read_bytes(), _comment_mark(folder)
+    lines = [line for line in content.decode("utf-8", "replace").splitlines() if line.strip()]
+    above = takewhile(lambda line: not (line.startswith(mark) and ">8" in line), lines)
+    if all(line.startswith(mark) for line in above) and (commit := make()) is not None:
+        file.write_bytes(commit.message.encode("utf-8", "replace") + b"\n" + content.lstrip(b"\r\n"))
 
 
-def _has_message(content: str) -> bool:
-    lines = [line for line in content.splitlines() if line.strip()]
-    above = takewhile(lambda line: not (line.startswith("#") and ">8" in line), lines)
-    return any(not line.startswith("#") for line in above)
+def _comment_mark(folder: Path) -> str:
+    """Return how git's comments begin: `#`, or as set; for `auto`, git takes `#` while there is no message."""
+    found = git.run(folder, "config", "--get-regexp", r"^core\.comment(char|string)$", check=False).decode()
+    mark = found.rstrip("\n").rpartition("\n")[2].partition(" ")[2]
+    return "#" if mark in ("", "auto") else mark

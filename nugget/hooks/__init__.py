@@ -259,4 +259,4 @@ def _write_message(file: str) -> None:
         until = time.process_time() + _READ_FOR_S
         return commits.prepare(here, environment, settings, now=datetime.now(UTC), variables=variables, until=until)
 
-    commits.write_message(Path(file), make)
+    commits.write_message(here, Path(file), make)

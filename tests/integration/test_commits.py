@@ -34,14 +34,12 @@ def test_auto_commits_with_session_attribution_and_co_author(command, repo, agen
     assert trailer(repo, "Nugget-Session") == [agent.session]
     assert trailer(repo, "Nugget-Attribution") == ["88% agent (claude-code), 12% human (Test Person)"]
     assert trailer(repo, "Co-authored-by") == ["Claude <noreply@anthropic.com>"]
-    assert git(repo, "status", "--porcelain") == ""
-    assert not (repo / ".git/NUGGET_EDITMSG").exists()
+    assert git(repo, "status", "--porcelain") == "" and not (repo / ".git/NUGGET_EDITMSG").exists()
 
 
 @pytest.mark.proves("COM-FACES")
 def test_dry_run_prints_and_commits_nothing_and_the_editor_has_the_last_word(command, repo, agent, tmp_path):
     work(agent)
-    git(repo, "add", "-A")
     git(repo, "update-index", "--cacheinfo", f"120000,{git(repo, 'rev-parse', 'HEAD:README.md').strip()},README.md")
     shown = run(command, repo, "commit", "--dry-run", "--offline")
     assert shown.stdout.startswith("feat(client): add a") and "T\tREADME" in git(repo, "diff", "--cached", "--raw")
@@ -88,7 +86,6 @@ def test_no_secret_of_a_session_gets_into_a_message(command, repo, agent):
 @pytest.mark.proves("COM-LLM")
 def test_with_a_key_a_model_words_the_message_and_rules_do_where_it_fails(command, repo, agent):
     work(agent)
-    git(repo, "add", "-A")
     with AnthropicServer() as server:
         keys = {"ANTHROPIC_API_KEY": "sk-test", "ANTHROPIC_BASE_URL": server.url}
         server.script(value({
@@ -128,15 +125,16 @@ def commit(folder: Path, *arguments: str, editor: str = "true") -> subprocess.Co
 
 
 @pytest.mark.proves("HOOK-COMMENTS")
-def test_the_message_stands_above_what_git_wrote(hooked, agent, tmp_path):
+@pytest.mark.parametrize("mark", "#;")
+def test_the_message_stands_above_what_git_wrote(hooked, agent, tmp_path, mark):
     work(agent)
-    git(hooked, "add", "-A")
+    git(hooked, "config", "core.commentChar", mark)
     seen = tmp_path / "seen"
     assert commit(hooked, "-v", editor=str(program(tmp_path / "editor", f'cp "$1" {seen}'))).returncode == 0
     shown = seen.read_text()
     assert shown.startswith(f"{SUBJECT}\n\nNugget-Session: {agent.session}\n")
-    message, _, rest = shown.partition("\n# Please enter the commit message")
-    assert "#" not in message and "On branch main" in rest and "diff --git" in rest
+    message, _, rest = shown.partition(f"\n{mark} Please enter the commit message")
+    assert mark not in message and "On branch main" in rest and "diff --git" in rest
     assert last_message(hooked).startswith(SUBJECT)
     assert trailer(hooked, "Nugget-Attribution") == ["100% agent (claude-code), 0% human (Test Person)"]
 
@@ -144,7 +142,6 @@ def test_the_message_stands_above_what_git_wrote(hooked, agent, tmp_path):
 @pytest.mark.proves("HOOK-ONLY-EMPTY")
 def test_a_message_of_the_persons_is_never_touched(hooked, agent, tmp_path):
     work(agent)
-    git(hooked, "add", "-A")
     assert commit(hooked, "-m", "my own").returncode == 0 and last_message(hooked) == "my own"
     assert commit(hooked, "--amend").returncode == 0 and last_message(hooked) == "my own"
     agent.write("src/other.py", CLIENT)
@@ -172,7 +169,6 @@ def test_a_message_of_the_persons_is_never_touched(hooked, agent, tmp_path):
 @pytest.mark.parametrize("trouble", ["settings", "gone"])
 def test_whatever_fails_in_the_hook_the_commit_goes_on(hooked, agent, command, isolated_home, trouble):
     work(agent)
-    git(hooked, "add", "-A")
     if trouble == "settings":
         (isolated_home / ".nugget").mkdir()
         (isolated_home / ".nugget/config.yaml").write_text("commit: [\n")
@@ -198,7 +194,6 @@ def test_a_foreign_hook_runs_first_with_its_arguments_and_comes_back_byte_for_by
     assert "is not in a git repository." in run(command, folder.parent, "install", "git-hook").stderr
     assert hook.read_bytes() == ours and (hook.parent / KEPT).read_text() == foreign
     work(recent_agent(folder, isolated_home))
-    git(folder, "add", "src")
     assert commit(folder).returncode == 0 and commit(folder, "--amend").returncode == 0
     first, second = (line.split(" ", 2) for line in (folder / "ran").read_text().splitlines())
     assert first[2] == ".git/COMMIT_EDITMSG" and second[2].startswith(".git/COMMIT_EDITMSG commit HEAD")
@@ -222,7 +217,6 @@ def test_hooks_path_and_worktrees_are_honoured(command, tmp_path, isolated_home)
     assert (folder / ".git/hooks/prepare-commit-msg").exists()
     agent = recent_agent(side, isolated_home)
     work(agent)
-    git(side, "add", "-A")
     assert commit(side).returncode == 0
     assert trailer(side, "Nugget-Session") == [agent.session]
     assert run(command, side, "uninstall", "git-hook").returncode == 0

@@ -34,10 +34,11 @@ def recent_agent(repo: Path, home: Path) -> Agent:
 
 
 def work(agent: Agent, path: str = "src/client.py") -> None:
-    """A session of one request, that writes a file of eight lines that count."""
+    """A session of one request, that writes a file of eight lines that count; all is staged."""
     agent.prompt("Can you please add a retry with backoff to the payment client?")
     agent.write(path, CLIENT)
     agent.reply("Done.")
+    git(agent.repo, "add", "-A")
 
 
 def run(command: Path, repo: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
