@@ -7,8 +7,8 @@
     bm25   = mean of the best chunk's and the whole unit's
 
 Ranks forget how good a match was; cosine and BM25 do not. Words are best at finding the first unit, meaning at finding
-the next ones: the best match is found first, and units near it are raised. docs/retrieval.md says what was tried, and
-what each part gained on five sets of questions. Stale units come after their successors, related ones are added.
+the next ones: the best match is found first, and units near it are raised. docs/experiments.md says what was tried,
+docs/retrieval.md what each part gained. Stale units come after their successors, related ones are added.
 """
 
 from __future__ import annotations
