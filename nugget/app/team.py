@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from nugget.capture import ledger, read_redacted
 from nugget.capture import queue as queue
-from nugget.capture import read_redacted
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
 from nugget.infra import files, http_client, remotes
@@ -165,7 +165,10 @@ def take_session(environment: Environment, brain: Path, upload: Path, *, now: da
     """
     home, settings = environment.home, load_settings(environment, brain)
     try:
-        _refuse_large(upload)
+        with gzip.open(upload) as unpacked:
+            unpacked.seek(MAX_UNPACKED_BYTES)  # or to the end
+            if unpacked.read(1):
+                raise UsageError(f"The session is larger than {MAX_UNPACKED_BYTES // 1_000_000:,} MB.")
         session = read_archive(upload)
     except (TranscriptError, OSError, EOFError, zlib.error) as error:
         raise UsageError("This is not an archived session.", hint="`nugget capture` sends sessions.") from error
@@ -181,14 +184,6 @@ def take_session(environment: Environment, brain: Path, upload: Path, *, now: da
     queue.add(home, now=now, session=session.id, transcript=str(kept), brain=str(brain))
     files.start_worker(home)
     return session.id
-
-
-def _refuse_large(upload: Path) -> None:
-    """Raise UsageError for a file that unpacks to more than `MAX_UNPACKED_BYTES`, and gzip's errors for any other."""
-    with gzip.open(upload) as unpacked:
-        unpacked.seek(MAX_UNPACKED_BYTES)  # or to the end
-        if unpacked.read(1):
-            raise UsageError(f"The session is larger than {MAX_UNPACKED_BYTES // 1_000_000:,} MB.")
 
 
 def send_session(transcript: Path, environment: Environment, settings: Settings) -> str | None:
@@ -215,4 +210,6 @@ def send_session(transcript: Path, environment: Environment, settings: Settings)
         with suppress(LookupError, TypeError):
             why = printable(str(reply["error"]["message"]))[:300]
         raise NuggetError(f"{address} did not accept the session: {why}")
+    noted = environment.home / "ledger" / ledger.CAPTURES
+    files.append_line(noted, {"event": "sent", "session": session.id}, once=True)
     return f"sent to the space {space} of {address}"

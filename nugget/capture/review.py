@@ -51,6 +51,17 @@ class ProposedFile:
         return None if self.theirs is None else self.theirs.decode("utf-8", "replace")
 
     @property
+    def fault(self) -> Problem | None:
+        """What keeps the proposed text from being indexed; a reviewer may have broken it."""
+        is_broken = self.theirs is not None and self.unit is None and is_knowledge_path(self.path)
+        return next(one for one in self.problems if one.severity is Severity.ERROR) if is_broken else None
+
+    def edited(self, text: str) -> ProposedFile:
+        """Return the file with a person's text instead of the proposed one."""
+        parsed = knowledge.parse_bytes(text.encode(), path=self.path)
+        return replace(self, theirs=text.encode(), unit=parsed.unit, problems=parsed.problems)
+
+    @property
     def texts(self) -> tuple[str, str]:
         """The bodies before and after, or the whole texts if only their frontmatter differs."""
         units = [knowledge.parse_bytes(side or b"", path=self.path).unit for side in (self.base, self.theirs)]
@@ -186,11 +197,9 @@ def decide(
             raise ReviewError(f"{', '.join(both)} cannot be both accepted and rejected.", hint="Name each once.")
         rest = tuple(file for file in proposal.files if file not in kept and file not in gone)
         edited = _with_edits(kept, decision.edits)
-        for file in edited:  # an unreadable file could not be indexed; a reviewer may have broken it
-            if file.theirs is not None and file.unit is None and is_knowledge_path(file.path):
-                problem = next(one for one in file.problems if one.severity is Severity.ERROR)
-                hint = f"Correct it (`git switch {proposal.branch}` in the brain), or accept others with `--unit ID`."
-                raise ReviewError(f"{problem}; nothing was accepted.", hint=hint)
+        if problem := next(filter(None, (file.fault for file in edited)), None):
+            hint = f"Correct it (`git switch {proposal.branch}` in the brain), or accept others with `--unit ID`."
+            raise ReviewError(f"{problem}; nothing was accepted.", hint=hint)
         is_whole = not rest and not gone and edited == kept
         commit = tip
         if kept or (is_whole and decision.accept is None):
@@ -214,14 +223,8 @@ def _with_edits(kept: Sequence[ProposedFile], edits: Mapping[str, str]) -> tuple
     known = {name for file in kept for name in (file.id, file.path)}
     if unknown := [name for name in edits if name not in known]:
         raise ReviewError(f"{', '.join(unknown)} is edited but not accepted.", hint="Accept it too.")
-    done = []
-    for file in kept:
-        text = edits.get(file.id, edits.get(file.path))
-        if text is not None and text != file.after:
-            parsed = knowledge.parse_bytes(text.encode(), path=file.path)
-            file = replace(file, theirs=text.encode(), unit=parsed.unit, problems=parsed.problems)
-        done.append(file)
-    return tuple(done)
+    new = [edits.get(file.id, edits.get(file.path, file.after)) for file in kept]
+    return tuple(file if text == file.after else file.edited(text or "") for file, text in zip(kept, new, strict=True))
 
 
 def _rejections(

@@ -248,10 +248,11 @@ def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:
         put_report("review", file=file)
         put(f"{number} of {len(proposal.files)}", style="dim")
         put(KEYS, style="dim")
-        key = _key("aersnqtdTD")
-        if key == "e":
-            edits[file.path] = _edited(file.after or "")
-        elif key in "nq":
+        while (key := _key("aersnqtdTD")) == "e" and (fault := _edit(file, edits)):
+            put(f"{fault}. Press e to edit it again.", style="red")
+        if key != "e":
+            edits.pop(file.path, None)
+        if key in "nq":
             break
         for one in _meant_by(key, file, proposal):
             chosen.setdefault(one, "accept" if key in "aetd" else "reject" if key in "rTD" else "skip")
@@ -267,17 +268,19 @@ def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:
     return key != "q"
 
 
-def _edited(text: str) -> str:
-    """Return the text as edited in the person's editor. Raises UsageError if the editor cannot be run."""
+def _edit(file: ProposedFile, edits: dict[str, str]) -> str:
+    """Open a unit in the person's editor, and keep the text in `edits`; return what is wrong with it, or nothing."""
     try:
-        return click.edit(text, extension=".md", require_save=False) or ""
+        text = click.edit(edits.get(file.path, file.after or ""), extension=".md", require_save=False) or ""
     except (click.ClickException, UnicodeDecodeError) as error:
-        raise UsageError(f"The editor failed ({error}); nothing was changed.", hint="Set EDITOR.") from error
+        return f"The editor failed ({error}); EDITOR chooses another"
+    edits[file.path] = text
+    return str(file.edited(text).fault or "")
 
 
 def _key(known: str) -> str:
     """Return the next known key that is pressed. Ctrl-C ends the review without changing this proposal."""
-    while (key := typer.getchar()) not in known:
+    while (key := typer.getchar()) not in [*known]:  # several keys typed at once are none
         if not key or key in "\x03\x04":
             raise typer.Abort
     return key

@@ -149,11 +149,13 @@ def doctor(
             leaks = list(opened.leaks())
         show({"ok": not leaks, "leaks": leaks} if as_json else None, report="leaks", leaks=leaks)
         raise typer.Exit(1 if leaks else 0)
-    repaired: list[str] = []
+    environment, repaired = read_environment(), list[str]()
+    if library.brain_or_server(brain, environment) is None:
+        status(as_json=as_json)
+        raise typer.Exit(1 if states.sending(environment)["capture"]["failures"] else 0)
     if mend:
         with open_brain(brain) as opened:
             repaired = opened.repair() or ["There was nothing to repair."]
-    environment = read_environment()
     path = library.brain_in_use(brain, environment)
     settings = load_settings(environment, path, refused=[])  # doctor says what is refused, and checks the rest
     found = checks.doctor(path, settings, environment, now=datetime.now(UTC))

@@ -227,7 +227,7 @@ async def _refused(_: Request, refusal: Refusal) -> Response:
     return refusal.reply()
 
 
-async def _invalid(_: Request, error: RequestValidationError) -> Response:
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
     """Describe the first problem of a request in a sentence."""
     problem = error.errors()[0]
     place, kind = problem["loc"], problem["type"]
@@ -239,14 +239,17 @@ async def _invalid(_: Request, error: RequestValidationError) -> Response:
         code = "unknown_parameter" if kind == "extra_forbidden" else "missing_parameter"
     elif place[0] == "path":
         code = "invalid_ref" if place[1] == "ref" else "invalid_session_id"
-    return Refusal(status, code, text, hint="/openapi.json describes every parameter.").reply()
+    hint = f"{request.scope['root_path']}/openapi.json describes every parameter."
+    return Refusal(status, code, text, hint=hint).reply()
 
 
 async def _wrong(request: Request, error: HTTPException) -> Response:
     """Answer refusals of Starlette and FastAPI: an unknown path or method, or an unreadable body."""
-    code, text, hint = "malformed_json", "The body cannot be read as JSON.", "/openapi.json describes every path."
+    code, text = "malformed_json", "The body cannot be read as JSON."
+    hint = f"{request.scope['root_path']}/openapi.json describes every path."
     if error.status_code == 404:
         code, text = "not_found", "There is nothing at this path."
+        hint = hint if request.app.openapi_url else "/v1/spaces lists your spaces."
     elif error.status_code == 405:
         code, text = "method_not_allowed", f"{request.method[:20]} is not allowed here."
     return Refusal(error.status_code, code, text, hint=hint, headers=error.headers).reply()

@@ -119,7 +119,12 @@ def _add_access(
             if not (path in OPEN_PATHS or path.startswith(_METADATA)):
                 request.state.caller = caller = await identify(request)
                 if caller is None:
-                    raise _unauthorized(metadata, path)
+                    where = f', resource_metadata="{metadata}{quote(path)}"' if metadata else ""
+                    raise Refusal(
+                        401, "unauthorized", "This server requires a valid token.",
+                        hint="Ask whoever runs the server for one.",
+                        headers={"www-authenticate": f'Bearer realm="nugget"{where}'},
+                    )  # fmt: skip
                 if path.startswith("/s/") and space not in caller[1]:
                     hint = "/v1/spaces lists your spaces."
                     raise Refusal(404, "not_found", "There is nothing at this path.", hint=hint)
@@ -153,14 +158,6 @@ def _add_access(
                 known = {name: value for name, value in line.items() if value and name != "time"}
                 span = tracer.start_span(f"{request.method} {space or 'server'}", attributes=known, start_time=began_ns)
                 span.end()
-
-
-def _unauthorized(metadata: str | None, path: str) -> Refusal:
-    where = f', resource_metadata="{metadata}{quote(path)}"' if metadata else ""
-    return Refusal(
-        401, "unauthorized", "This server requires a valid token.", hint="Ask whoever runs the server for one.",
-        headers={"www-authenticate": f'Bearer realm="nugget"{where}'},
-    )  # fmt: skip
 
 
 def _add_probes(app: FastAPI, environment: Environment, spaces: Mapping[str, AgentSession], registry: Any) -> None:

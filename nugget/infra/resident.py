@@ -132,7 +132,9 @@ def _connected(home: files.StrPath, options: dict[str, str]) -> socket.socket | 
                         if is_started:  # it ended at once
                             return None
                         is_started = True
-                        _start_server(home, file, lock)
+                        command = [sys.executable, "-P", "-c", "from nugget import mcp; mcp.serve_windows()", file]
+                        variables = {"NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}
+                        files.start_detached(command, keep=lock, variables=variables)
             time.sleep(_RETRY_S)
     return None
 
@@ -146,12 +148,6 @@ def _greet(file: str, window: bytes, timeout_s: float) -> socket.socket | None:
         return connection
     connection.close()
     return None
-
-
-def _start_server(home: files.StrPath, file: str, lock: int) -> None:
-    command = [sys.executable, "-P", "-c", "from nugget import mcp; mcp.serve_windows()", file]
-    variables = {"NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}
-    files.start_detached(command, keep=lock, variables=variables)
 
 
 def _pipe_stdin(connection: socket.socket, is_over: threading.Event) -> None:

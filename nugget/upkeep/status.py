@@ -14,7 +14,7 @@ from typing import Any
 
 from nugget import __version__
 from nugget.brain import knowledge_paths
-from nugget.capture import queue
+from nugget.capture import ledger, queue
 from nugget.capture.publish import publications
 from nugget.capture.review import proposals
 from nugget.config import Environment, Settings, load_settings, read_brain_file
@@ -27,7 +27,7 @@ from nugget.index.embedded.units import file_states
 from nugget.index.embedded.vectors import embedding_under_way
 from nugget.index.postgres.connection import place_of
 from nugget.index.postgres.writer import space_state
-from nugget.infra import git, remotes
+from nugget.infra import files, git, remotes
 from nugget.infra.llm import spending
 from nugget.models import SourceName
 from nugget.sources import source_of
@@ -79,9 +79,12 @@ def status(brain: Path, settings: Settings, environment: Environment) -> dict[st
 
 def sending(environment: Environment) -> dict[str, Any]:
     """Return the status of a machine without a brain, whose sessions go to a team's server."""
-    sent = sum((job.reason or "").startswith("sent ") for job in queue.jobs(environment.home, "skipped"))
-    known = {"version": __version__, "brain": None, "server": load_settings(environment).capture_server, "sent": sent}
-    return known | {"capture": queue.overview(environment.home)}
+    home, captured = environment.home, queue.overview(environment.home)
+    captured["queue"]["skipped"] -= sum((job.reason or "").startswith("sent ") for job in queue.jobs(home, "skipped"))
+    lines = files.read_lines(home / "ledger" / ledger.CAPTURES)
+    sent = {line.get("session") for line in lines if line.get("event") == "sent"}
+    known = {"version": __version__, "brain": None, "server": load_settings(environment).capture_server}
+    return known | {"sent": len(sent), "capture": captured}
 
 
 def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any], dict[str, Any] | None]:

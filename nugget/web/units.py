@@ -19,7 +19,6 @@ from nugget.web.site import ErrorPage, Site, comes_from_here, link_to, render
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.capture.review import ProposedFile
 
 CARDS = 20
 """The number of units on one page."""
@@ -61,18 +60,14 @@ def proposal(
     ]
     if seen not in ("", shown.sha):
         problem = problem or "This proposal changed since you looked at it; what you marked is kept."
-    cards = site.once(f"cards {branch}", f"{shown.sha} {page}", lambda: [_card(file) for file in files])
+    cards = site.once(f"cards {branch}", f"{shown.sha} {page}", lambda: [  # with a digest that detects edits
+        (file, *file.texts, text := without_secrets(clean(file.after or "")), _digest(text)) for file in files
+    ])  # fmt: skip
     return render(
         site, request, "review", status=status, proposals=everything, shown=shown, cards=cards, page=page,
         pages=pages, problem=problem, marks=marks, edits=edits, away=away,
         done=request.query_params if comes_from_here(request) else {},
     )  # fmt: skip
-
-
-def _card(file: ProposedFile) -> tuple[ProposedFile, str, str, str, str]:
-    """Return a file with its texts before and after, the text to edit, and a digest to detect edits."""
-    text = without_secrets(clean(file.after or ""))
-    return file, *file.texts, text, _digest(text)
 
 
 def _digest(text: str) -> str:

@@ -160,10 +160,9 @@ def test_a_members_session_becomes_a_proposal(running, tmp_path, run_at):
     (job,) = json.loads(run_at(tmp_path, "nugget", "capture", "--json", **member))["jobs"]
     assert (job["state"], job["reason"]) == ("skipped", sent)
     told = run_at(tmp_path, "nugget", "capture-session", "--transcript", str(transcript), **member)
-    assert told == f"S{sent[1:]}.\n"
-    wait_for(lambda: review.proposals(place.folder / "open"))
-    (proposal,) = review.proposals(place.folder / "open")
-    assert proposal.session == session
+    seen = json.loads(run_at(tmp_path, "nugget", "status", "--json", **member))
+    assert (told, seen["sent"], seen["capture"]["queue"]["skipped"]) == (f"S{sent[1:]}.\n", 1, 0)
+    wait_for(lambda: [session] == [one.session for one in review.proposals(place.folder / "open")])
     read_only = {**place.token("open", identity="bob"), "content-type": "application/gzip"}
     assert server.ask("/v1/sessions?space=open", headers=read_only, body=b"x").status == 403
     assert server.ask(f"/s/open/v1/units/session:{session}%231", headers=read_only).status == 404
