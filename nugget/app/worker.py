@@ -308,7 +308,7 @@ def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator
     stop = [["unload", "-w", str(file)]] if is_mac else [["disable", "--now", _NAME]]
     if remove:
         if read_text(file) is None:
-            yield "There is no service of Nugget; nothing to change."
+            yield "No service of Nugget is installed; nothing to change."
             return
         yield from _controlled(control, stop)
         write_text(file, None)
@@ -319,7 +319,7 @@ def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator
     write_text(file, _launchd(command, kept) if is_mac else _systemd(command, kept), mode=0o644)
     yield f"Wrote {file}"
     failed = [*_controlled(control, start)]
-    yield from (*failed, "Where that is not possible, start `nugget watch` at each login.") if failed else ()
+    yield from (*failed, "If that is not possible, start `nugget watch` at each login.") if failed else ()
 
 
 def _controlled(control: list[str], calls: list[list[str]]) -> Iterator[str]:

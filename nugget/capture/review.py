@@ -271,7 +271,7 @@ def choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[Propo
     names = {name for file in proposal.files for name in (file.id, file.path)}
     if unknown := [name for name in units if name not in names]:
         there = ", ".join(file.id for file in proposal.files) or "nothing any more"
-        raise ReviewError(f"{proposal.branch} proposes no {', '.join(unknown)}.", hint=f"It proposes {there}.")
+        raise ReviewError(f"{proposal.branch} does not propose {', '.join(unknown)}.", hint=f"It proposes {there}.")
     return tuple(file for file in proposal.files if file.id in units or file.path in units)
 
 

@@ -255,7 +255,7 @@ def _extract_for_workspace(
         except LLMUnavailable as error:
             if not extractor.is_optional:
                 raise
-            dropped = (f"the LLM was of no help, so this is what the heuristics found: {error}",)
+            dropped = (f"the LLM failed, so this is what the heuristics found: {error}",)
     reasons = method == "heuristic"
     found = list(heuristic_nuggets(redacted, touches, places, now=extractor.now, reasons=reasons))
     if by_llm:  # which explain their files better than the prompt alone

@@ -94,7 +94,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     found: list[Finding] = []
     for check in (
         lambda: quick_checks(status(brain, settings, environment), settings, environment, now),
-        lambda: [_good("redaction", scanner() and "its rules can be used")],
+        lambda: [_good("redaction", scanner() and "its rules are loaded")],
         of_others, partial(_check_canon, brain, settings, environment),
         partial(_check_model, brain, settings, environment),
     ):  # fmt: skip
@@ -184,7 +184,7 @@ def _check_files(seen: dict[str, Any]) -> Iterator[Finding]:
     elif problems:
         yield _odd("knowledge files", counted(len(problems), "warning"), "nugget lint")
     elif seen["index"]["state"] == "ready":
-        yield _good("knowledge files", "all can be read")
+        yield _good("knowledge files", "all are readable")
 
 
 def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
