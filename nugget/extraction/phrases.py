@@ -168,8 +168,8 @@ def rejected_in(text: str) -> tuple[str, ...]:
 
 
 def turned_down_in(text: str) -> str:
-    """Return what a text says was not chosen, else what it denies."""
-    denied = re.findall(r"(?i)(?:\bnot|n['’]t) ([^,.;:—–]+?)(?: - |[,.;:—–]|$)", text)
+    """Return what a text says was not chosen, in one of many ways: `X, not Y`, `not Y, but X instead`."""
+    denied = re.findall(r"(?i)(?:, not|(?:\bnot|n['’]t)(?=.*\binstead\b)) ([^,.;:—–]+?)(?: - |[,.;:—–]|$)", text)
     return " ".join(rejected_in(text) or denied)
 
 

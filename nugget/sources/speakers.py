@@ -64,6 +64,8 @@ _REVIEW = re.compile(
 _IN_PERSON = re.compile(r"\b(?:I|we|us|me|my|our|you|your|let'?s|please|pls|plz|i'?m|i'?d|i'?ve)\b")
 _REVIEW_CHARS = 120
 """A shorter paragraph is a person's own words, however it reads."""
+_WORDING = r"(?i)\b(?:(?:should|must|to|it|them|please) (?:say|read|show|ask|print)|i(?:'d)? (?:want|like))\s+\Z"
+"""What introduces the wording that a person wants for a text of the program."""
 _MARKED_WORDS = 3
 """Fewer words between quotation marks name something and quote nobody."""
 _LINE_CHARS = 300
@@ -145,8 +147,9 @@ def split_pasted(text: str) -> tuple[str, str]:
 
 def quoted_spans(text: str) -> list[Span]:
     """Return the spans that quote somebody else: quoted lines, tags, and text in quotation marks."""
-    marked = (found.span() for found in _MARKS.finditer(text) if len(found[0].split()) >= _MARKED_WORDS)
-    return _merged([*_delimited(text), *marked])
+    marked = (found for found in _MARKS.finditer(text) if len(found[0].split()) >= _MARKED_WORDS)
+    others = (found.span() for found in marked if not re.search(_WORDING, text[: found.start()][-40:]))
+    return _merged([*_delimited(text), *others])
 
 
 def is_quote(sentence: str, start: int, end: int, spans: Sequence[Span]) -> bool:

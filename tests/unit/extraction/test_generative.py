@@ -77,7 +77,6 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
 @pytest.mark.parametrize(
     ("claim", "quote", "sure"),
     [
-        ("Redis caches sessions", CAUSE.partition(",")[0], 0),
         ("Redis for the queue instead of Postgres", "let's have Postgres for the queue instead of Redis", 0),
         ("Zahlungen werden automatisch wiederholt", "Zahlungen werden nie automatisch wiederholt", 0),
         ("Session files are named by a plain UUID", "session files use plain UUIDs for their names", 0.9),
@@ -92,7 +91,7 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
             "Hooks run after a commit", "Locks expire after 30 minutes", "All routes need a key", "Mail passes nginx",
             "Postgres sends all reports at night", "Admins delete projects", "All customers have two addresses",
             "Locks on TiDB expire after 30 seconds", "Logs use UTC", "The scheduler locks the worker",
-            "Limit retries to ten", "A lock is lost because it hangs")),
+            "Limit retries to ten", "A lock is lost because it hangs", "Redis caches sessions")),
         *((claim, FACTS, 0.9) for claim in ("Projects are deleted by admins alone", "Draining locks the scheduler")),
         ("`timeoutSeconds` bounds a request", "timeoutMillis bounds a request", 0),
         ("Backfills stay outside of APIs", "the API doesn't handle backfills; each would need one", 0.79),
@@ -206,14 +205,15 @@ def test_a_decision_names_the_edited_file_and_what_was_turned_down(llm, server):
 
 @pytest.mark.proves("GEN-EVIDENCE")
 def test_an_answer_proves_what_was_printed_other_words_do_not_and_what_is_first_stays_first(llm, server):
-    said = {"The body is signed": "2", "Always sign the body": "mend the login page, please", "Staging fails": PROMPT}
+    said = {"The body is signed": "2", "Always sign the body": "mend the login page, please", "Staging fails": PROMPT,
+            "The hint is to sign the body": 'it should read "sign the body first, please"'}  # fmt: skip
     units = [unit(type="decision", title=title, quotes=["2. Sign the body", own]) for title, own in said.items()]
     server.script(reply(units[0] | {"confidence": 0.6}, *units[1:]))
     prompts = [(EventKind.PROMPT, own) for own in said.values()]
     extraction = extract(llm, session_of((EventKind.OUTPUT, "1. Sign no part\n2. Sign the body"), *prompts))
     assert extraction.dropped == ("Always sign the body: rests only on what was printed, pasted or quoted",)
-    assert [one.unit.evidence[-1].quote for one in extraction.proposals] == ["2", PROMPT]
-    assert [path.rpartition("/")[2] for path in written(extraction)] == ["the-body-is-signed.md", "staging-fails.md"]
+    assert [one.unit.evidence[-1].quote for one in extraction.proposals] == ["2", PROMPT, [*said.values()][3]]
+    assert [path.rpartition("-")[2] for path in written(extraction)] == ["signed.md", "fails.md", "body.md"]
 
 
 @pytest.mark.proves("GEN-EVIDENCE")
