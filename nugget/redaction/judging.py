@@ -93,8 +93,7 @@ def is_unknown_token(value: str) -> bool:
     public = not seen.isalnum() and (IS.public.match(seen) or IS.file.search(seen) or are_words(seen))
     if public or not is_not_placeholder(seen):
         return False
-    is_word = is_random_word(seen)
-    if is_word or not IS.prefix.match(seen):
+    if (is_word := is_random_word(seen)) or not IS.prefix.match(seen):
         return is_word
     parts = re.split(r"[_.=+-]", seen)[1:]
     jumbled = any(is_random(part) or (len(part) >= 20 and is_scrambled(part)) for part in (*parts, "".join(parts)))

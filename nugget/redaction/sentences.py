@@ -117,11 +117,12 @@ def _parts(data: bytes, marks: Collection[int], least: float) -> Iterator[tuple[
     """Yield the parts of lines with an odd word of that weight, and of lines at `marks`, the latter with True."""
     classes, most = data.translate(_CLASSES) + b"\n", len(data) // _SPARSE + 8
     odd = [*islice((found.span() for pattern in _ODD for found in pattern.finditer(classes)), most)]
-    regions = [(at, at + 2 * _ABOVE) for at in sorted([*marks, *(at for at, _ in odd)])]
+    regions = [] if len(odd) == most else [(at, at + 2 * _ABOVE) for at in sorted([*marks, *(at for at, _ in odd)])]
     if len(odd) == most:
         regions, odd, crowds, size = [], [], set[int](), block_size(len(data))
         for number, group in groupby(_readable(data, size), lambda region: region[0] // size):
-            block = [*group]
+            begins, ends = map(set, zip(*group, strict=True))
+            block = [*zip(sorted(begins - ends), sorted(ends - begins), strict=True)]  # those that touch are one
             every = (found.span() for region in block for one in _ODD for found in one.finditer(classes, *region))
             spans = [*islice(every, size // CROWD)]
             if len(spans) == size // CROWD:
