@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nugget.config import Settings
-from nugget.extraction.phrases import SENTENCE_END
+from nugget.extraction.phrases import SENTENCE_END, says
 from nugget.extraction.proposals import Extraction, Proposal, domain_of
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Origin, Session, SourceName, Speaker, Unit
 from nugget.sources.condense import exchanges
@@ -43,11 +43,6 @@ _CUE = re.compile(
     | ^(?P<before>[^\n。]{4,}?)(?:という?こと|こと)?[をと]?(?:覚えて|記憶して)おいて(?:ください|下さい|ね)?[。!！]?$
     """,
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
-)
-_BECAUSE = re.compile(
-    r"[\s,;.，。、–—-]*(?:\b(?:because|since|otherwise|weil|denn|sonst|parce qu(?:e\b|['’])|car|sinon|porque|ya que"
-    r"|si no)\b|(?P<first>ので、?|(?<=だ)から、?)|因为|因為|否则|なぜなら)[\s:,，、]*",
-    re.IGNORECASE,
 )
 
 
@@ -125,7 +120,7 @@ def _proposal(event: Event, cue: re.Match[str], session: Session, now: datetime)
 
 def split_reason(text: str) -> tuple[str, str]:
     """Return a statement without its reason, and the reason, which is empty if none is given."""
-    found = _BECAUSE.search(text)
+    found = says("gives_reason").search(text)
     parts = (text[: found.start()], text[found.end() :]) if found else (text, "")
     parts = parts[::-1] if found and found["first"] else parts
     parts = parts if min(len(part.strip()) for part in parts) >= _LEAST_CHARS else (text, "")

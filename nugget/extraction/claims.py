@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nugget.extraction import phrases, titles
+from nugget.extraction import titles
 from nugget.extraction.episodes import Episode, Turn, episodes_of, picked
-from nugget.extraction.phrases import words_of
+from nugget.extraction.phrases import WIDE, WORD, features, says, words_of
 from nugget.extraction.speech import Channel, Sentence, sentences_of
 from nugget.models import Event, EventKind, Speaker
 
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_LINK = phrases.any_of(
-    r"^(?:(?:and|but|so|or) )?(?:this|that|it|they|these|those|otherwise|because|since|instead|without|which|however"
-    r"|only|when|if|unless|even|so|but|thus|therefore|then|such|both|no longer|not|given)\b"
-)
-_PICKED = phrases.any_of(r"\b(?:option|variant) ([a-e1-9])\b|([a-z1-9])(?=\W*$)")
 _TRIED = 9
 """Number of events after a claim in which to look for the agent saying that its attempt did not help."""
 _LATER_EDITS = 50
@@ -120,15 +115,15 @@ def _add_features(session: SessionClaims) -> None:
 def word_features(text: str) -> dict[str, float]:
     """Return the features of a sentence that depend on its words alone."""
     body = titles.clean(text)
-    count = len(phrases.WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
+    count = len(WORD.findall(body)) + len(WIDE.findall(body)) / 2
     lowered = body.lower()
-    made = {name: float(bool(pattern.search(lowered))) for name, pattern in phrases.FEATURES.items()}
-    made["instead"] = made["instead"] or float(bool(phrases.STRESSED_NOT.search(body)))
+    made = {name: float(bool(pattern.search(lowered))) for name, pattern in features().items()}
+    made["instead"] = made["instead"] or float(bool(says("stressed_not").search(body)))
     made |= {
         "telling": (sum(made[name] for name in TELLING) - made["next_step"] - made["offer"]) / 4,
         "short": float(count < 7), "very short": float(count < 4), "long": float(count > 32),
         "length": min(count, 30) / 30,
-        "colon": float(body.rstrip(" *").endswith((":", "："))), "chore": float(bool(phrases.CHORE.search(body))),
+        "colon": float(body.rstrip(" *").endswith((":", "："))), "chore": float(bool(says("chore").search(body))),
     }  # fmt: skip
     return made
 
@@ -138,8 +133,8 @@ def _context_features(claim: Claim, last_reply: Mapping[int, int]) -> dict[str, 
     made = {f"channel {channel}": float(sentence.channel is channel) for channel in Channel}
     is_reply, is_user = sentence.channel is Channel.REPLY, sentence.channel is Channel.USER
     closes = is_reply and last_reply.get(id(episode)) == sentence.place
-    is_offer = closes and bool(phrases.OFFERS.search(sentence.text))
-    is_advice = closes and episode.accepted and bool(phrases.RECOMMENDS.search(sentence.text))
+    is_offer = closes and bool(says("offers").search(sentence.text))
+    is_advice = closes and episode.accepted and bool(says("recommends").search(sentence.text))
     edits_before = any(place < sentence.place for place in episode.edits)
     edits_after = any(place > sentence.place for place in episode.edits)
     made |= {
@@ -156,7 +151,7 @@ def _chosen_options(session: SessionClaims) -> set[int]:
     """Return the numbers of the claims that a person chose from a list by letter or number."""
     found: set[int] = set()
     for episode in session.episodes:
-        letter = _PICKED.search(episode.prompt.strip())
+        letter = says("picked").search(episode.prompt.strip())
         if letter is None or episode.turn is not Turn.CHOICE or not (letter[1] or len(episode.prompt) < 24):
             continue
         place = None
@@ -189,7 +184,7 @@ def _is_refuted(claim: Claim, events: Sequence[Event], reverted: Sequence[tuple[
     tried = False
     for event in events[place + 1 : min(place + _TRIED, episode.last + 1)]:
         tried = tried or event.kind in (EventKind.FILE_EDIT, EventKind.COMMAND)
-        taken_back = phrases.STILL_WRONG if tried else phrases.ON_SECOND_THOUGHT
+        taken_back = says("still_wrong") if tried else says("on_second_thought")
         if event.kind is EventKind.REPLY and taken_back.match(event.text):
             return True
     return False
@@ -224,8 +219,8 @@ def continued(claim: Claim, session: SessionClaims) -> list[Claim]:
         if other.is_refuted or any(other.features[name] for name in _NO_SUPPORT):
             break
         said = titles.clean(other.sentence.text)
-        linked = _LINK.match(said) or session.likeness(claim, other) >= 0.15
-        if not linked or phrases.FIRST_PERSON.search(said) or len(said) > 320:
+        linked = says("links_back").match(said) or session.likeness(claim, other) >= 0.15
+        if not linked or says("first_person").search(said) or len(said) > 320:
             break
         found.append(other)
     return found
@@ -250,7 +245,7 @@ def is_usable(claim: Claim) -> bool:
     said = titles.point_of(text)
     if len(words_of(said)) < 3 or said[:1] in "=\"'>":
         return False
-    return not phrases.FIRST_PERSON.search(said) and not phrases.SUBJECT_PRONOUN.match(said) and len(said) <= 320
+    return not says("first_person").search(said) and not says("subject_pronoun").match(said) and len(said) <= 320
 
 
 def _is_close(one: Claim, other: Claim) -> bool:

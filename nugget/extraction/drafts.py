@@ -8,10 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from nugget.extraction import phrases, titles
+from nugget.extraction import titles
 from nugget.extraction.claims import Claim, SessionClaims, continued, is_confirmed, is_usable, said_about_pick
-from nugget.extraction.episodes import OPENING
-from nugget.extraction.phrases import words_of
+from nugget.extraction.phrases import features, says, words_of
 from nugget.extraction.requests import symptom_of, wish
 from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
@@ -26,15 +25,6 @@ _BODY_CHARS = 480
 _NEAR = 0.26
 _SAME = 0.62
 _NEW = 0.25
-_TAG = phrases.any_of(r"</[a-z_-]+>|<[a-z]+[_-][a-z_-]+>")
-_PURPOSE = phrases.any_of(r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b")
-_TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^test\b|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
-_UNSURE = phrases.any_of(r"\b(?:likely|probably|possibly|maybe|perhaps|might|seems?)\b")
-_FIXES = phrases.any_of(
-    r"(?:the )?(?:fix|solution)\b|(?:add|fix|us|chang|replac|remov|pass|filter|increas|skip|check|collaps|rais|upgrad)"
-    r"(?:e|es|s|ed|d|ing)? "
-)
-_OFFERED = phrases.any_of(r"\b(?:ways?|options?|choices?|alternatives?) (?P<purpose>(?:to|for) [^:;,.?()]{8,60}):")
 _HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
 _SLOTS = dict.fromkeys(_HEADS, ("Why", "Instead of")) | {KnowledgeType.BUG: ("Problem", "Cause", "Fix")}
 _ORDER = ("", "Rule", "Decision", "Problem", "Cause", "Fix", "Because", "Why", "Instead of")
@@ -66,14 +56,14 @@ class Draft:
     def telling(self) -> list[tuple[str, Claim]]:
         """The support without sentences that only report progress."""
         texts = [(one, one[1].sentence.text) for one in self.support]
-        return [one for one, text in texts if not (phrases.STATUS.search(text) or phrases.IDLE.search(text))]
+        return [one for one, text in texts if not (says("status").search(text) or says("idle").search(text))]
 
     @property
     def half(self) -> str:
         """The part of a bug that its statement tells: `Fix`, `Cause` or `Problem`."""
         found = self.anchor.features
         is_remedy = found["fix"] or re.search(r"\b(?:must|ha(?:s|ve) to) ", self.statement)
-        is_fix = _FIXES.match(self.statement) or (is_remedy and not found["cause"])
+        is_fix = says("fixes").match(self.statement) or (is_remedy and not found["cause"])
         return "Fix" if is_fix else "Cause" if found["cause"] else "Problem"
 
     def completes(self, other: Draft) -> bool:
@@ -125,7 +115,7 @@ def with_purpose(draft: Draft, session: SessionClaims) -> Draft:
     name = draft.title.removeprefix("Use ")
     offers = session.claims[: draft.anchor.number] if name != draft.title and " " not in name else ()
     for other in reversed(offers):
-        offered = _OFFERED.search(other.sentence.text) if name in other.sentence.text else None
+        offered = says("offered").search(other.sentence.text) if name in other.sentence.text else None
         if offered and len(title := f"{draft.title} {offered['purpose']}") <= titles.TITLE_CHARS:
             return replace(draft, title=title, statement=draft.statement.replace(draft.title, title, 1))
     return draft
@@ -145,11 +135,11 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if claim.is_refuted or (sentence.channel is Channel.QUOTED and not is_confirmed(claim)):
         return None
     is_user = sentence.channel is Channel.USER
-    offers = claim.features["offer accepted"] or bool(phrases.OFFERS.search(sentence.text))
+    offers = claim.features["offer accepted"] or bool(says("offers").search(sentence.text))
     said = wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
     if claim.features["option chosen"]:
-        said = _as_choice(said) if is_user else phrases.RECOMMENDED.sub("", said)
-    if not said or _TAG.search(said) or phrases.SUBJECT_PRONOUN.match(said):
+        said = _as_choice(said) if is_user else says("recommended").sub("", said)
+    if not said or says("question_tag").search(said) or says("subject_pronoun").match(said):
         return None
     said = said.rstrip(" :：")
     if _is_passing(claim, said):
@@ -173,7 +163,7 @@ def _title(claim: Claim, said: str) -> str:
     is_theirs = claim.is_agreed or claim.sentence.channel is Channel.USER
     whole, is_long = titles.title_of(said, context), len(said) > titles.TITLE_CHARS
     title = whole or (titles.opening_of(said, context) if is_long and is_theirs and "?" not in said else "")
-    is_vague = any(pattern.search(title) for pattern in (phrases.ERRAND, _UNSURE, phrases.IDLE, phrases.FIRST_PERSON))
+    is_vague = any(says(name).search(title) for name in ("errand", "unsure", "idle", "first_person"))
     is_clear = claim.is_agreed or claim.sentence.event.tool or not whole
     if is_vague or not (is_clear or titles.is_statement(title, context)):
         return ""
@@ -183,7 +173,7 @@ def _title(claim: Claim, said: str) -> str:
 
 def _as_choice(said: str) -> str:
     """Return a statement of what a person picked, and why."""
-    name, *reason = OPENING.split(said, 1)
+    name, *reason = says("opening").split(said, 1)
     if titles.is_statement(name, "the"):
         return said
     name = f"Use {name[:1].lower() if name[1:2].islower() else name[:1]}{name[1:]}"
@@ -194,17 +184,17 @@ def _as_choice(said: str) -> str:
 def _is_passing(claim: Claim, said: str) -> bool:
     """Return whether a sentence only matters now: a question, the next step, or how the agent feels about it."""
     found, text = claim.features, claim.sentence.text
-    if phrases.IDLE.search(said) or phrases.ERRAND.match(said):
+    if says("idle").search(said) or says("errand").match(said):
         return True
     if claim.sentence.channel is Channel.USER:
         return False  # its confidence already takes this into account
-    if phrases.IDLE.search(text) or text.startswith(("And ", "Now ", "Please ")):
+    if says("idle").search(text) or text.startswith(("And ", "Now ", "Please ")):
         return True
-    is_next = phrases.FEATURES["next_step"].search(said.lower()) or phrases.FIRST_PERSON.search(said)
+    is_next = features()["next_step"].search(said.lower()) or says("first_person").search(said)
     if not found["offer accepted"] and (found["question"] or is_next):
         return True
-    is_chore = found["task"] or any(one.search(said) for one in (phrases.CHORE, _TESTS, phrases.STATUS))
-    return bool(is_chore and not any(found[name] for name in REASONS) and not _PURPOSE.search(said))
+    is_chore = found["task"] or any(says(name).search(said) for name in ("chore", "tests", "status"))
+    return bool(is_chore and not any(found[name] for name in REASONS) and not says("purpose").search(said))
 
 
 def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
@@ -217,14 +207,14 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
     more = titles.clean(following.sentence.text)
     if len(said) + len(more) > 260 or following.features["very short"] or _is_request(more):
         return said
-    if phrases.SUBJECT_PRONOUN.match(more) or more.startswith("We "):
+    if says("subject_pronoun").match(more) or more.startswith("We "):
         return f"{said.rstrip(' .?')}: {more[0].lower()}{more[1:]}"
     return f"{said.rstrip(' .?')}{'. ' if more[:1].isupper() else '; '}{more}"
 
 
 def _is_request(said: str) -> bool:
     """Return True for a sentence of a person that asks for work."""
-    is_asked = re.match(r"(?i)(?:please|bitte|i)(?: |$)", said) or phrases.ONE_OFF.search(said)
+    is_asked = re.match(r"(?i)(?:please|bitte|i)(?: |$)", said) or says("one_off").search(said)
     return titles.is_imperative(said) or bool(is_asked)
 
 
@@ -260,7 +250,7 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
 
 def _role(claim: Claim) -> str:
     found = claim.features
-    if found["fix"] and not found["cause"] and _FIXES.match(titles.point_of(claim.sentence.text)):
+    if found["fix"] and not found["cause"] and says("fixes").match(titles.point_of(claim.sentence.text)):
         return "Fix"
     if found["cause"]:
         return "Cause"
@@ -277,8 +267,8 @@ def _features(draft: Draft) -> dict[str, float]:
     made |= {
         "support": len(draft.support) / 3,
         "channels": len(channels) / 4,
-        "tests": float(bool(_TESTS.search(draft.statement))),
-        "status": float(bool(phrases.STATUS.search(draft.statement))),
+        "tests": float(bool(says("tests").search(draft.statement))),
+        "status": float(bool(says("status").search(draft.statement))),
         "cut": float(len(draft.title) + 2 < len(draft.statement)),
     }
     return made

@@ -7,39 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nugget.extraction import phrases
+from nugget.extraction.phrases import ANSWERED, COMMITS, says
 from nugget.models import Event, EventKind, Speaker
 
-_CHOICE = phrases.any_of(
-    r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$",
-    r"^(?!(?:what|how|why|is|are|do(?:es)?|would|can)\b)[^?\n]{0,30}\b(?:option|variant) [a-e1-9]\b[^?\n]{0,24}$",
-)
-_OFFERS = phrases.any_of(r"\b(?:or|oder|ou)\b[^?\n]*\?|\b(?:options?|alternatives?)\b")
-OPENING = phrases.any_of(r"[.,:;!?(\n]|\s[-–—]\s|\b(?:because|since|so|as|weil|denn|car|porque)\b")
-"""The place where a pick ends and its reason begins."""
 _NAME = re.compile(r"[\w.+#-]*\w[+#]*")
 _PICKING = frozenset("a an and both das den die go i'd i just let's nimm ok okay please the then use with yes".split())
 """Words that may stand beside the names in a pick."""
 _MOST_PICKED = 6
 _TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
 
-_UNDO = phrases.any_of(
-    r"\b(?:revert|undo|roll (?:it |that |this )?back|take (?:it|that|this) out|back (?:it|that|this) out)\b"
-    r"|\b(?:drop|remove|scrap|forget) (?:it|that|this)(?: (?:again|idea|change|approach))?\b"
-    r"|\b(?:rückgängig|nimm das (?:wieder )?(?:raus|zurück)|annule[zr]?|deshaz|元に戻|撤销|回退)"
-)
-_REFUSES = phrases.any_of(
-    r"^\W*(?:no|nope|nein|non|нет|不对|不是|いや)[ ,.!:;–—-]+(?!need|problem|worries|(?:that|it)'s (?:fine|ok))\w"
-)
-_DENIES = phrases.any_of(r"\W*(?:no|nein|non)(?:[.,!:]| [—–-])(?! (?:problem|worries|changes?)\b)")
-STILL_BROKEN = phrases.any_of(
-    r"\bstill (?:\w+ )?(?:broken|fail\w*|not|the same|gett?\w*|see\w*|happen\w*|having|running into)\b"
-    r"|\b(?:ha(?:s|ve)|did|do|does)(?:n't| not) (?:\w+ )?(?:fix|help|work|resolv|solv)\w*|\bnot (?:behaving|working)\b"
-    r"|\bsame (?:error|issue|problem)\b|\b(?:immer noch|(?:funktioniert|geht) (?:\w+ )?nicht"
-    r"|nicht (?:behoben|geholfen|gelöst)|toujours pas|ne marche pas)\b"
-    r"|\b(?:sigue|aún no|todavía no|вс[её] ещё|не работает|liegt daran|i(?: just|'ve)? found)\b|还是|仍然|まだ|找到了"
-)
-"""Phrases with which a person says that the agent's fix did not help, or that they found the cause."""
 _UNDO_CHARS, _REPORT_CHARS = 240, 600
 
 
@@ -93,11 +69,12 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
             offer = offer if picked(event.text, offer) else ""
             turn = Turn.CHOICE if offer else turn_of(event)
             made[-1].last, made[-1].reaction = place - 1, turn
-            is_refused = _REFUSES.match(event.text) and not reply.rstrip().endswith("?")
-            is_broken = turn is not Turn.PLAN and STILL_BROKEN.search(event.text[:_REPORT_CHARS])
+            is_refused = says("refuses").match(event.text) and not reply.rstrip().endswith("?")
+            is_broken = turn is not Turn.PLAN and says("still_broken").search(event.text[:_REPORT_CHARS])
             made[-1].undone = bool(is_refused or is_broken)
             for one in made[:-1] if is_broken else ():  # an earlier attempt at the same
-                one.undone |= bool(one.files & made[-1].files and STILL_BROKEN.search(one.prompt[:_REPORT_CHARS]))
+                is_same = not one.files.isdisjoint(made[-1].files)
+                one.undone |= is_same and says("still_broken").search(one.prompt[:_REPORT_CHARS]) is not None
             made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text, offer=offer))
             replied = False
             continue
@@ -106,22 +83,22 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
             reply = event.text
             if not replied:
                 replied = True
-                now.denied = bool(_DENIES.match(event.text))
-                now.conceded = bool(phrases.CONCEDES.search(event.text[:160].replace("*", "")))
+                now.denied = bool(says("denies").match(event.text))
+                now.conceded = bool(says("concedes").search(event.text[:160].replace("*", "")))
         elif event.kind is EventKind.FILE_EDIT and event.ok is not False:
             now.edits.append(place)
             now.files.update(filter(None, [event.path]))
         elif event.kind is EventKind.COMMAND:
             ok = outcome.get(event.call_id or "")
-            if phrases.COMMITS.search(event.text):
+            if COMMITS.search(event.text):
                 now.commits += [place] if ok is not False else []
             elif _TEST.search(event.text):
                 (now.failed if ok is False else now.passed).append(place)
     for before, one, following in zip([made[0], *made], made, made[1:], strict=False):
-        asked = len(following.prompt) <= _UNDO_CHARS and bool(_UNDO.search(following.prompt))
+        asked = len(following.prompt) <= _UNDO_CHARS and bool(says("undo").search(following.prompt))
         opening = re.split(r"(?<=[.!])\s", following.prompt.strip(), maxsplit=1)[0]
         one.accepted = (
-            len(opening) < 60 and bool(phrases.AGREES.search(opening)) and following.turn is not Turn.OBJECTION
+            len(opening) < 60 and bool(says("agrees").search(opening)) and following.turn is not Turn.OBJECTION
         )
         is_objection = following.turn in (Turn.OBJECTION, Turn.REFUSAL)
         one.undone |= asked or (is_objection and following.conceded)
@@ -131,9 +108,10 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
 
 def picked(prompt: str, reply: str) -> tuple[str, ...]:
     """Return the opening words of a prompt if each names something that the question and reply before it offer."""
-    opening = OPENING.split(prompt.strip(), 1)[0]
+    opening = says("opening").split(prompt.strip(), 1)[0]
     is_question = re.search(r"^\W*(?:if|when)\b|[?？]", prompt.split("\n", 1)[0], re.IGNORECASE)
-    if is_question or not (_OFFERS.search(reply) or phrases.RECOMMENDS.search(reply)) or phrases.ERRAND.match(opening):
+    is_offered = says("offers_options").search(reply) or says("recommends").search(reply)
+    if is_question or not is_offered or says("errand").match(opening):
         return ()
     words = [word for word in _NAME.findall(opening) if word.lower() not in _PICKING]
     offered = {word.lower() for word in _NAME.findall(reply)}
@@ -141,7 +119,7 @@ def picked(prompt: str, reply: str) -> tuple[str, ...]:
     are_named = all(
         word.lower() in offered or (word.isupper() and len(word) > 2 and word.lower() in initials) for word in words
     )
-    is_name = len(words) <= _MOST_PICKED and not phrases.ENGLISH.search(" ".join(words))
+    is_name = len(words) <= _MOST_PICKED and not says("english").search(" ".join(words))
     return tuple(words) if are_named and is_name else ()
 
 
@@ -150,12 +128,12 @@ def turn_of(event: Event) -> Turn:
     text = event.text.strip()
     if event.speaker is not Speaker.USER:
         return Turn.PLAN if event.speaker is Speaker.AGENT else Turn.PASTED
-    if event.tool and phrases.ANSWERED.match(text):
+    if event.tool and ANSWERED.match(text):
         return Turn.CHOICE
     if event.tool:
         return Turn.REFUSAL
-    if _CHOICE.match(text):
+    if says("choice").match(text):
         return Turn.CHOICE
-    if len(text) < 80 and phrases.AGREES.search(text):
+    if len(text) < 80 and says("agrees").search(text):
         return Turn.AGREEMENT
-    return Turn.OBJECTION if phrases.OBJECTS.search(text) else Turn.REQUEST
+    return Turn.OBJECTION if says("objects").search(text) else Turn.REQUEST

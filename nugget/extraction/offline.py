@@ -20,10 +20,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable
-from nugget.extraction import phrases, titles
+from nugget.extraction import titles
 from nugget.extraction.claims import Claim, SessionClaims, claims_of, is_confirmed, word_features
 from nugget.extraction.drafts import REASONS, Draft, drafts_of, with_purpose
-from nugget.extraction.episodes import STILL_BROKEN, Turn, picked
+from nugget.extraction.episodes import Turn, picked
+from nugget.extraction.phrases import features, options_not_taken, rejected_in, says
 from nugget.extraction.places import is_test
 from nugget.extraction.proposals import Proposal, domain_of, edited_files, language_of, project_of
 from nugget.extraction.speech import Channel
@@ -52,8 +53,6 @@ _ALIKE = 0.4
 _SAME_SUBJECT, SHARED_WORDS = 0.65, 0.4
 """Likeness from which two drafts are about one subject: in words and meaning, and in words alone."""
 _EITHER = re.compile(r"([\w.+#-]*\w) (?:or|vs\.?|oder|ou) ([\w.+#-]*\w)")
-_NUMBERED = phrases.any_of(r"(?:\A|\n)\s*\d{1,2}[.)] (?!\*\*)")
-_NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +79,7 @@ class Judge:
 
 def message_features(text: str) -> dict[str, float]:
     """Return the features of a person's message that the judge weighs."""
-    signs = {"rule": phrases.RULES, "one-off": phrases.ONE_OFF, "passing": phrases.PASSING}
+    signs = {"rule": says("rules"), "one-off": says("one_off"), "passing": says("passing")}
     found = {name: float(bool(pattern.search(text))) for name, pattern in signs.items()}
     return word_features(text) | found | {"command": float(text.startswith("/"))}
 
@@ -127,7 +126,7 @@ def explain(session: Session) -> tuple[str, ...]:
         fate = f"below {threshold}" if draft.confidence < threshold else f"{MAX_UNITS} better ones were taken"
         fate = f"about the subject of “{draft.better.title}”" if draft.better else fate
         fate = "proposed" if id(draft) in kept else fate
-        cues = [name for name in phrases.FEATURES if draft.anchor.features.get(name)]
+        cues = [name for name in features() if draft.anchor.features.get(name)]
         told = ", ".join([draft.anchor.sentence.channel, draft.anchor.episode.turn, *cues[:4]])
         lines.append(f"{draft.confidence:.2f} {draft.kind} ({told}) {with_purpose(draft, read).title}: {fate}")
     return tuple(lines)
@@ -187,7 +186,7 @@ def _replaces(one: Draft, other: Draft) -> bool:
     if one.anchor.sentence.place <= other.anchor.sentence.place:
         return False
     if channels == [Channel.USER, Channel.USER]:
-        return bool(found["instead"] or _NOW.search(one.anchor.sentence.text))
+        return bool(found["instead"] or says("now").search(one.anchor.sentence.text))
     if channels == [Channel.REPLY, Channel.REPLY] and one.anchor.episode is other.anchor.episode:
         return round(one.confidence, 1) >= round(other.confidence, 1)
     return channels[1] is Channel.PLAN and channels[0] in (Channel.COMMIT, Channel.PUBLISHED)
@@ -197,13 +196,15 @@ def _is_of_the_moment(draft: Draft) -> bool:
     """Return whether a person reported a failure or was told no, or an agent advised, guessed or told what happened."""
     found, said, sentence = draft.anchor.features, draft.statement, draft.anchor.sentence
     if sentence.channel is Channel.USER:
-        is_report = phrases.REPORTS.search(said) or (STILL_BROKEN.search(said) and not phrases.RULES.search(said))
+        is_report = says("reports").search(said) or (
+            says("still_broken").search(said) and not says("rules").search(said)
+        )
         return bool(draft.anchor.episode.denied or is_report)
     is_told = titles.is_imperative(said) and not any(map(found.get, ("must", *REASONS)))
-    is_news = _NOW.search(sentence.text) and not any(map(found.get, ("because", "instead", "intent", "cause")))
-    is_step = _NUMBERED.search(sentence.event.text, max(0, sentence.start - 9), sentence.start + 2)
-    is_passing = is_told or is_news or is_step or phrases.MOMENTARY.search(said)
-    is_poor = not titles.is_telling(draft.title) or phrases.MEASURED.search(draft.title)
+    is_news = says("now").search(sentence.text) and not any(map(found.get, ("because", "instead", "intent", "cause")))
+    is_step = says("numbered").search(sentence.event.text, max(0, sentence.start - 9), sentence.start + 2)
+    is_passing = is_told or is_news or is_step or says("momentary").search(said)
+    is_poor = not titles.is_telling(draft.title) or says("measured").search(draft.title)
     return bool(is_poor or (is_passing and sentence.channel is Channel.REPLY))
 
 
@@ -212,16 +213,16 @@ def _type_and_floor(draft: Draft) -> tuple[KnowledgeType, float]:
     anchor, kind = draft.anchor, _kind(draft)
     text, found = anchor.sentence.text, anchor.features
     if anchor.is_agreed:
-        is_of_work = phrases.ABOUT_THE_WORK.search(text) or phrases.CHORE.search(draft.statement)
+        is_of_work = says("about_the_work").search(text) or says("chore").search(draft.statement)
         return (kind, 0.0) if is_of_work else (KnowledgeType.DECISION, _AGREED)
     if anchor.sentence.channel is Channel.USER:
         if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
-            return (kind, 0.0) if phrases.ABOUT_THE_WORK.search(text) else (KnowledgeType.DECISION, _SURE)
+            return (kind, 0.0) if says("about_the_work").search(text) else (KnowledgeType.DECISION, _SURE)
         # The bundled model knows English only; in other languages a rule with its reason is clear from its words.
-        is_foreign_rule = found["because"] and phrases.RULES.search(text) and not phrases.ENGLISH.search(text)
-        is_choice = phrases.CHOSEN.search(text) or phrases.REJECTS.search(text)
-        is_laid_down = phrases.FOR_EVER.match(draft.statement) or is_choice or is_foreign_rule
-        is_passing = phrases.PASSING.search(text) or phrases.ONE_OFF.search(text)
+        is_foreign_rule = found["because"] and says("rules").search(text) and not says("english").search(text)
+        is_choice = says("chosen").search(text) or says("rejects").search(text)
+        is_laid_down = says("for_ever").match(draft.statement) or is_choice or is_foreign_rule
+        is_passing = says("passing").search(text) or says("one_off").search(text)
         return kind, _SURE if is_laid_down and not is_passing else 0.0
     has_reason = found["because"] or found["instead"]
     if found["decided"] and has_reason and is_adopted(draft) and not (found["future"] or found["cause"]):
@@ -233,8 +234,8 @@ def _kind(draft: Draft) -> KnowledgeType:
     """Return the type of a draft: belief, decision, bug or concept."""
     found, text = draft.anchor.features | draft.features, draft.anchor.sentence.text
     if draft.anchor.sentence.channel is Channel.USER:
-        is_choice = found["instead"] or phrases.CHOSEN.search(text) or phrases.REJECTS.search(text)
-        is_rule = phrases.RULES.search(draft.statement) or phrases.RULES.search(text)
+        is_choice = found["instead"] or says("chosen").search(text) or says("rejects").search(text)
+        is_rule = says("rules").search(draft.statement) or says("rules").search(text)
         return KnowledgeType.BELIEF if is_rule and not is_choice else KnowledgeType.DECISION
     if draft.anchor.is_agreed or found["intent"]:
         return KnowledgeType.DECISION
@@ -350,11 +351,11 @@ def _alternatives(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
     if event.call_id and event.speaker is Speaker.USER and event.tool:
         calls = (one for one in read.events if one.call_id == event.call_id and one.kind is EventKind.TOOL_CALL)
         asked = next(calls, None)
-        return phrases.options_not_taken(asked.text, event.text) if asked else ()
+        return options_not_taken(asked.text, event.text) if asked else ()
     sentence, offer = draft.anchor.sentence, draft.anchor.episode.offer
     if draft.anchor.features["option chosen"] and offer:
         taken = {word.lower() for word in picked(draft.anchor.episode.prompt, offer)}
         pairs = (pair for pair in _EITHER.findall(offer) if sum(word.lower() in taken for word in pair) == 1)
         return tuple(dict.fromkeys(word for pair in pairs for word in pair if word.lower() not in taken))
-    names = phrases.rejected_in(sentence.text)
+    names = rejected_in(sentence.text)
     return tuple(name for name in names if not re.search(rf"\buse (?:the |an? )?{re.escape(name)}", draft.title, re.I))

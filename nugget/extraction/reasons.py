@@ -13,15 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from nugget.extraction import phrases, titles
+from nugget.extraction import titles
 from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.dependencies import DependencyChange, dependency_changes
 from nugget.extraction.drafts import Draft
 from nugget.extraction.file_changes import is_made_edit
 from nugget.extraction.offline import MAX_UNITS, SHARED_WORDS, is_adopted, is_checked
 from nugget.extraction.offline import drafts as judged_drafts
+from nugget.extraction.phrases import says
 from nugget.extraction.places import Places, is_generated, is_test
-from nugget.extraction.requests import NO_AIM, PARTS, aim_of, cleaned, end_of, is_request, one_line, wish_of
+from nugget.extraction.requests import aim_of, cleaned, end_of, is_request, one_line, wish_of
 from nugget.extraction.speech import Channel
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Scope, Session, Speaker, SpeechOrigin
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, TouchAction
@@ -35,14 +36,6 @@ MAX_FILE_INTENTS = 40
 PROMPT_CHARS, QUOTE_CHARS = 500, 280
 _GROUPED_DEPENDENCIES, _FEW_FILES = 4, 4
 _READ = (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY, EventKind.COMMAND, EventKind.FILE_EDIT)
-_NEXT_STEP = phrases.any_of(r"(?:\w+ly )?(?:test|check|verify|run|add|write|update|create|implement)\b")
-"""The beginning of an agent's next step, which is not a decision."""
-_OF_NOW = phrases.any_of(r"\b(?:i|we|our|you|your|let'?s|lint\w*|warnings?|passe[sd]|compiles|will|being|ready)\b")
-"""Words in an agent's title about itself, the moment or the next step, which is of no use to others."""
-_BINDS = phrases.any_of(
-    r"\b(?:has|have|needs?) to\b|\bcan(?:'t|not)\b|\bmust\b|^(?:please )?(?:keep|leave|make sure|don'?t|do not|avoid)\b"
-)
-"""Phrases of a person that, with a reason, state a rule."""
 _WORDS = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]).*?[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}", re.DOTALL)
 _MENTION = re.compile(r"(?<![\w/])@?((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*)")
 """A possible path in prose; only files of the workspace count."""
@@ -75,7 +68,7 @@ class _Reading:
         for number, exchange in enumerate(self.exchanges):
             if exchange.prompt and is_request(exchange.prompt):  # after `go on` the previous aim still holds
                 wanted = aim_of(exchange.prompt)
-                aim = (wanted, exchange.events[0]) if wanted and not phrases.ERRAND.match(wanted) else ("", None)
+                aim = (wanted, exchange.events[0]) if wanted and not says("errand").match(wanted) else ("", None)
             self.aims.append(aim)
             touched: dict[str, None] = {}
             for event in exchange.events:
@@ -205,9 +198,9 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
         above: list[str] = []
         event = exchange.events[0]
         lines = event.text[:6000].split("\n") if exchange.prompt and is_request(exchange.prompt) else []
-        for quote in (part for line in lines for part in PARTS.split(line.strip())):
+        for quote in (part for line in lines for part in says("part_ends").split(line.strip())):
             sentence = cleaned(quote)
-            if not sentence or phrases.ERRAND.match(sentence):
+            if not sentence or says("errand").match(sentence):
                 continue
             named = read.files_in(sentence)
             if not _WORDS.search(re.sub(r"\S*[/.:`]\S+", " ", sentence)):  # nothing but paths
@@ -299,21 +292,23 @@ def _kind(draft: Draft) -> NuggetType | None:
     """Return the type of nugget for a draft, or None unless the user said it or the session confirmed it."""
     text, found = draft.anchor.sentence.text, draft.anchor.features
     is_user = draft.anchor.sentence.channel is Channel.USER
-    if is_user and phrases.REJECTS.search(text):
+    if is_user and says("rejects").search(text):
         return NuggetType.REJECTION
     has_reason = found["because"] or ": " in draft.statement
-    is_rule = draft.kind is KnowledgeType.BELIEF and phrases.RULES.search(text)
-    if is_user and (is_rule or (has_reason and _BINDS.search(text))):
-        return None if phrases.PASSING.search(text) or phrases.FIRST_PERSON.search(text) else NuggetType.CONSTRAINT
+    is_rule = draft.kind is KnowledgeType.BELIEF and says("rules").search(text)
+    if is_user and (is_rule or (has_reason and says("binds").search(text))):
+        return None if says("passing").search(text) or says("first_person").search(text) else NuggetType.CONSTRAINT
     is_choice = found["decided"] or found["instead"] or draft.anchor.is_agreed
-    is_passing = NO_AIM.match(draft.title) or (not (is_user or is_choice) and _OF_NOW.search(draft.title))
+    is_passing = says("no_aim").match(draft.title) or (
+        not (is_user or is_choice) and says("of_now").search(draft.title)
+    )
     if is_passing or draft.kind is KnowledgeType.BELIEF or found["question"] or found["colon"]:
         return None
-    if phrases.WORKAROUND.search(draft.statement):
+    if says("workaround").search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
     if draft.kind is KnowledgeType.DECISION and (is_user or is_choice or not found["risk"]):
-        is_stated = is_choice or phrases.CHOSEN.search(text) or wish_of(draft.title, text)  # not a report of a defect
-        is_meant = is_stated if is_user else is_adopted(draft) and not _NEXT_STEP.match(draft.title)
+        is_stated = is_choice or says("chosen").search(text) or wish_of(draft.title, text)  # not a report of a defect
+        is_meant = is_stated if is_user else is_adopted(draft) and not says("begins_step").match(draft.title)
         return NuggetType.DECISION if is_meant else None
     is_warning = is_checked(draft) and (found["risk"] or found["not"] or found["must"])
     return NuggetType.CAVEAT if is_warning and not (is_user or titles.is_imperative(draft.title)) else None

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nugget.extraction.phrases import COMMITS, any_of
+from nugget.extraction.phrases import COMMITS, says
 from nugget.models import Event, EventKind, Speaker
 from nugget.sources.speakers import is_quote, quoted_spans
 
@@ -23,13 +23,8 @@ _CODE_LINE = re.compile(
     r"^\s*(?://|/\*|\*/|#!|[@$] |> (?![A-Z])|(?:const|let|var|import|from|return|if|for|while|func|def|class|export"
     r"|async|await) .*[;{(:=]$|.*[;{}]$|[\w.]+\(.*\)$)"
 )
-_LOG_LINE = any_of(
-    r"^\s*(?:\d+\.\d+ |#\d+ |=>|[❯➜]|[\w.-]+@[\w.-]+[^\n]{0,60}[%$#] |\[\+\]|\[?\d{4}-\d\d-\d\d[T ]"
-    r"|\[?\d\d:\d\d:\d\d|npm (?:err|warn)\b|\s+at (?:async )?\S+ \(|\S+\.\w+:\d+:|\S+/\S+/\S+$)|.*[│┃█━]"
-)
 _NUMBERED_READ = re.compile(r"^\s*\d+\s*(?:→|\t)")
 _TRAILER = re.compile(r"^\s*(?:[A-Z][A-Za-z-]+-[A-Za-z-]+: |Generated with|🤖)")
-_NO_PROSE = (_CODE_LINE, _LOG_LINE, _NUMBERED_READ, _TRAILER)
 _SENTENCE_BREAK = re.compile(
     r"(?<=[.!?])(?:[\"')*_`\]]{0,3})\s+(?=[\"'(*_`\[]{0,3}[A-ZÀ-ÖØ-ÞА-ЯЁ0-9`~/.<-])|(?<=[.!?])\s+(?=\*\*)|(?<=[。！？])\s*"
 )
@@ -42,13 +37,6 @@ _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(?P<mark>\w+)['\"]?\n(?P<text>.*?)\n\
 _QUOTED = re.compile(
     r"(?:\s-[a-z]*m|\s--message|--body|-f body)[ =](?P<quote>[\"'])(?P<text>.+?)(?<!\\)(?P=quote)", re.DOTALL
 )
-_ELIDED = any_of(
-    r"\b(?:(?:do|does|did|is|are|was|were|would|should|could|have|has|ca|wo)n(?=t\b)|(?:i|you|we|they)(?=ve\b)"
-    r"|(?:you|they)(?=re\b)|(?:that|what|there)(?=s\b)|i(?=m\b))"
-)
-"""Contractions without their apostrophe; `dont` is a word in French."""
-_SUMMARY_SECTIONS = any_of(r"concept|error|fix|problem|solv|feedback|decision|learn")
-_USER_MESSAGES = any_of(r"user messages")
 _QUOTED_PROMPT = re.compile(r'\s*(?:[-*]|\d{1,2}[.)])\s+"(?:\d\.\s+)?(?P<text>[^\n]+?)"(?=\s*(?:\(|$))')
 
 
@@ -148,14 +136,14 @@ def _cut(event: Event, place: int, channel: Channel, start: int, end: int) -> It
             continue
         bullet = _BULLET.match(line)
         offset = bullet.end() if bullet else len(line) - len(line.lstrip(" >"))
-        if is_summary and _USER_MESSAGES.search(heading):
+        if is_summary and says("user_messages").search(heading):
             yield from _quoted_prompt(event, place, begin, stop, block)
-        elif not is_summary or _SUMMARY_SECTIONS.search(heading):
+        elif not is_summary or says("summary_sections").search(heading):
             for number, (left, right) in enumerate(split(event.text, begin + offset, stop, loose=is_user)):
                 text = event.text[left:right]
                 passes_on = is_user and event.tool is None and is_quote(text, left, right, quoted)
                 if is_user and not re.search(r"\b(?:le|la|les|une?)\b", text):
-                    text = _ELIDED.sub(r"\g<0>'", text)
+                    text = says("elided").sub(r"\g<0>'", text)
                 yield Sentence(
                     text=text, event=event, place=place, channel=Channel.QUOTED if passes_on else channel,
                     start=left, end=right, block=block, number=number, is_listed=bool(bullet),
@@ -182,7 +170,9 @@ def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         fence = _FENCE.match(line)
         in_code = in_code != bool(fence)
         skipped = bool(in_code or fence or not line.strip() or line.lstrip().startswith("|"))
-        skipped = skipped or any(pattern.match(line) for pattern in _NO_PROSE)
+        skipped = skipped or any(
+            pattern.match(line) for pattern in (_CODE_LINE, says("log_line"), _NUMBERED_READ, _TRAILER)
+        )
         opens = _BULLET.match(line) or _HEADING.match(line)
         if open_from >= 0 and not skipped and not opens and _continues(text[open_from:open_to], line):
             open_to = begin + len(line)

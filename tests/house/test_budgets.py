@@ -1,6 +1,7 @@
 """The budgets of the house: how much code there is and how large its parts are. The numbers may only fall."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import chain
@@ -8,14 +9,16 @@ from itertools import chain
 import pytest
 from paths import REPOSITORY
 
+from nugget.extraction.phrases import WORDS
+
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_211,
+    "lines": 41_841,
     "lines of a file": 388,
     "classes": 209,
-    "re.compile": 125,
+    "re.compile": 124,
     "lines of tests": 19_886,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
@@ -70,3 +73,8 @@ def test_no_class_name_stands_in_two_modules():
 @pytest.mark.proves("HOUSE-SIZE")
 def test_the_top_of_the_package_lists_few_modules():
     assert {file.stem for file in PACKAGE.glob("*.py")} <= TOP_LEVEL
+
+
+def test_the_words_have_every_phrase_that_the_code_names():
+    named = re.findall(r'\bsays\("(\w+)"\)', "".join(FILES.values()))
+    assert len(named) > 99 and {*named} <= WORDS["phrases"].keys()

@@ -50,10 +50,7 @@ def edited(path: str, before: str = "a", after: str = "b") -> Event:
 
 def session_of(*parts: Event | Sequence[Event]) -> Session:
     events = [event for part in parts for event in ([part] if isinstance(part, Event) else part)]
-    numbered = tuple(
-        Event(**{name: getattr(event, name) for name in event.__slots__} | {"uuid": event.uuid or f"u{number}"})
-        for number, event in enumerate(events)
-    )
+    numbered = tuple(replace(event, uuid=event.uuid or f"u{number}") for number, event in enumerate(events))
     return Session(id="s1", agent="claude-code", path="s1.jsonl", events=numbered, cwd="/home/robin/src/shop")
 
 

@@ -20,16 +20,12 @@ def sha(content: str | bytes) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
-def of_session(session: Session, *roots: Workspace, excluded: tuple[str, ...] = ()) -> tuple[FileTouch, ...]:
-    return file_touches(session, Places(session=session, roots=roots, excluded=excluded))
+def of_session(session: Session, *roots: Workspace, excluded: tuple[str, ...] = ()) -> dict[str, FileTouch]:
+    return {one.path: one for one in file_touches(session, Places(session=session, roots=roots, excluded=excluded))}
 
 
-def touched(agent: Agent, excluded: tuple[str, ...] = ()) -> tuple[FileTouch, ...]:
+def touched(agent: Agent, excluded: tuple[str, ...] = ()) -> dict[str, FileTouch]:
     return of_session(read_session(agent.transcript), find_workspace(agent.repo), excluded=excluded)
-
-
-def by_path(found: tuple[FileTouch, ...]) -> dict[str, FileTouch]:
-    return {touch.path: touch for touch in found}
 
 
 @pytest.fixture
@@ -50,7 +46,7 @@ def test_files_that_commands_changed_are_touches_where_disk_or_git_shows_it(agen
     agent.run("echo generated > schema.lock")
     agent.commit("Clean up")
     agent.run("cp /etc/hostname ../outside.txt; echo x > .git/mine")
-    found = by_path(touched(agent))
+    found = touched(agent)
     assert {path: touch.action.value for path, touch in found.items()} == {
         "README.md": "deleted", "old/a.txt": "deleted", "old/b.txt": "deleted", "src/login.py": "renamed",
         "src/new.py": "created", "schema.lock": "created"
@@ -66,12 +62,11 @@ def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agen
     agent.write("secrets/key.pem", "k\n")
     agent.write("kept.py", "k\n")
     records = agent.transcript.read_text("utf-8").splitlines()
-    agent.transcript.write_text(
-        "\n".join(line.replace('"is_error": false', '"is_error": true') for line in records[2:4])
-    )
-    assert touched(agent) == ()
+    failed = (line.replace('"is_error": false', '"is_error": true') for line in records[2:4])
+    agent.transcript.write_text("\n".join(failed))
+    assert touched(agent) == {}
     agent.transcript.write_text("\n".join(records))
-    assert all([*by_path(touched(agent, (glob,)))] == ["kept.py"] for glob in ("*.pem", f"{agent.repo}/secrets"))
+    assert all([*touched(agent, (glob,))] == ["kept.py"] for glob in ("*.pem", f"{agent.repo}/secrets"))
 
 
 @pytest.mark.proves("PROVENANCE-TOUCHES")
@@ -81,7 +76,7 @@ def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agen
 )  # fmt: skip
 def test_every_hash_of_a_real_session_is_that_of_the_replayed_files(shared_data, tmp_path, name):
     played = replay(shared_data / "transcripts" / f"{name}.jsonl", tmp_path / "repo", tmp_path / "claude")
-    found = by_path(of_session(played.session, find_workspace(played.repo)))
+    found = of_session(played.session, find_workspace(played.repo))
     assert sorted(found) == sorted(
         path for path in played.paths if git(played.repo, "log", "--oneline", "--", path).count("\n") > 1
     )
@@ -97,5 +92,5 @@ def test_a_session_whose_repository_is_gone_is_read_from_what_the_transcript_say
     agent.run("cat > notes.md <<'EOF'\nhello\nEOF")
     after = (agent.repo / "src/auth.py").read_bytes()
     shutil.rmtree(agent.repo)
-    found = of_session(read_session(agent.transcript), find_workspace(agent.repo))
-    assert {touch.path: touch.after_hash for touch in found} == {"src/auth.py": sha(after), "notes.md": sha("hello\n")}
+    hashes = {path: touch.after_hash for path, touch in touched(agent).items()}
+    assert hashes == {"src/auth.py": sha(after), "notes.md": sha("hello\n")}
