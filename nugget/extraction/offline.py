@@ -239,10 +239,10 @@ def _kind(draft: Draft) -> KnowledgeType:
         return KnowledgeType.BELIEF if is_rule and not is_choice else KnowledgeType.DECISION
     if draft.anchor.is_agreed or found["intent"]:
         return KnowledgeType.DECISION
-    if any(found[name] for name in ("cause", "risk", "fix", "failed before", "found then fixed")):
+    if any(found[name] for name in ("cause", "risk", "fix", "found then fixed")):
         return KnowledgeType.BUG
-    is_choice = any(found[name] for name in ("decided", "instead", "title does", "title fixes"))
-    return KnowledgeType.DECISION if is_choice else KnowledgeType.CONCEPT
+    choices = ("decided", "instead", "title does", "title fixes", "channel commit", "channel published", "channel plan")
+    return KnowledgeType.DECISION if any(found[name] for name in choices) else KnowledgeType.CONCEPT
 
 
 def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:

@@ -231,12 +231,11 @@ def _dependencies(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
             told = [(first, f"{verb} {len(together)} dependencies: {names}", "")]
         for change, summary, why in told:
             fits = why and len(summary) + 2 + len(why) <= SUMMARY_CHARS
-            event = change.event
-            lines = (event.after or event.before or "").splitlines()
+            lines = (change.event.after or change.event.before or "").splitlines()
             quote = next((line.strip() for line in lines if change.name in line), "")
             yield read.nugget(
-                NuggetType.DEPENDENCY, f"{summary}: {why}" if fits else summary, DEPENDENCY, event=event, quote=quote,
-                path=path, detail="" if fits else shorten(why, 400),
+                NuggetType.DEPENDENCY, f"{summary}: {why}" if fits else summary, DEPENDENCY, event=change.event,
+                quote=quote, path=path, detail="" if fits else shorten(why, 400),
             )  # fmt: skip
 
 
@@ -306,7 +305,8 @@ def _kind(draft: Draft) -> NuggetType | None:
         return None
     if says("workaround").search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
-    if draft.kind is KnowledgeType.DECISION and (is_user or is_choice or not found["risk"]):
+    is_change = not found["risk"] and any(map((found | draft.features).get, ("intent", "title does", "title fixes")))
+    if draft.kind is KnowledgeType.DECISION and (is_user or is_choice or is_change):
         is_stated = is_choice or says("chosen").search(text) or wish_of(draft.title, text)  # not a report of a defect
         is_meant = is_stated if is_user else is_adopted(draft) and not says("begins_step").match(draft.title)
         return NuggetType.DECISION if is_meant else None
