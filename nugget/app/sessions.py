@@ -239,6 +239,8 @@ def erase_session(asked: Provenance, name: str) -> tuple[str, list[str]]:
     The client's own transcript and the brain are not changed, and the session is not read again. Raises UsageError if
     there is not exactly one.
     """
+    if len(name) < 4:
+        raise UsageError(f"{name!r} is too short, since erasing cannot be undone.", hint="Give 4 characters or more.")
     home, known = asked.environment.home, find_session(asked, name)
     session, removed = known.id, []
     files.append_line(home / ERASED, {"session": session}, once=True)

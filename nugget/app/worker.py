@@ -38,7 +38,7 @@ from nugget.models import Session
 from nugget.models.sessions import said_how
 from nugget.provenance.extraction import extract_captured
 from nugget.redaction import redact
-from nugget.sources.sessions import archive_file, find_session_by_id, find_sessions
+from nugget.sources.sessions import archive_file, erased_sessions, find_session_by_id, find_sessions
 from nugget.text import one_line, shorten
 from nugget.upkeep import default_brain, find_brain
 from nugget.upkeep.client_settings import read_text, write_text
@@ -248,8 +248,11 @@ def _capture_job(
 ) -> tuple[str | None, str | None]:
     """Capture a job's session, or send it to the team's server, within a time limit."""
     transcript = Path(job.transcript) if job.transcript else find_transcript(environment, job.session)
-    if queue.is_paused(environment.home, job.session or transcript.stem, job.queued or datetime.now(UTC).timestamp()):
+    session_id = job.session or transcript.stem
+    if queue.is_paused(environment.home, session_id, job.queued or datetime.now(UTC).timestamp()):
         return None, "capture was paused (nugget pause)"
+    if session_id in erased_sessions(environment.home):  # it may have gone on since
+        return None, "the session was erased (nugget erase)"
     settings = load_settings(environment)
     if not settings.capture_headless and _is_headless(transcript):
         return None, "a headless run (capture.headless)"

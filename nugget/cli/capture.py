@@ -310,7 +310,9 @@ def pause(
 
 @commands.command()
 def erase(
-    session: Annotated[str, Option("--session", metavar="ID", help="The session, or the beginning of its id.")],
+    session: Annotated[
+        str, Option("--session", metavar="ID", help="The id of the session, or at least its first 4 characters.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Remove a session from everything that Nugget keeps: archive, index, provenance, queue and ledger.

@@ -79,12 +79,13 @@ def find_sessions(
     if others := [source for source in _OTHERS if source.AGENT in wanted]:
         folders = agent_folders(environment, settings)
         found += [file for source in others for file in source.find(folders)]
-    erased = _erased(environment.home)
+    erased = erased_sessions(environment.home)
     yield from sorted((file for file in found if file.id not in erased),
                       key=lambda file: (file.mtime, file.path.as_posix(), file.id))  # fmt: skip
 
 
-def _erased(home: Path) -> set[str]:
+def erased_sessions(home: Path) -> set[str]:
+    """Return the ids of the sessions that the person erased."""
     return {str(line.get("session")) for line in files.read_lines(home / ERASED)}
 
 
@@ -210,7 +211,7 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
         if own_file := session_file(path, agent="", name=channel):
             found.append((own_file,))
     found += shell_logs.find_shell_sessions(environment.shell_logs)
-    erased = _erased(environment.home)
+    erased = erased_sessions(environment.home)
     # The newer of a transcript and its copy counts.
     logs = sorted((log for log in found if log[0].id not in erased), key=log_order)
     return sorted({(source_of(log), log[0].id): log for log in logs}.values(), key=log_order)

@@ -93,7 +93,7 @@ def test_an_erased_session_is_in_no_file_of_ours_and_is_not_read_again(nugget, w
     file, home = conversation(isolated_home, "22222222-0000-4000-8000-000000000002"), isolated_home / ".nugget"
     for line in ("capture --catch-up", "sync", "extract --all"):
         assert nugget(*line.split()).code == 0
-    assert nugget("search", "stale", "--source", "sessions", "-q").out
+    assert nugget("search", "stale", "--source", "sessions", "-q").out and nugget("erase", "--session", "22").code == 2
 
     def holding() -> list[str]:
         read = {one: one.read_bytes() for one in home.rglob("*") if one.is_file()}
@@ -102,9 +102,9 @@ def test_an_erased_session_is_in_no_file_of_ours_and_is_not_read_again(nugget, w
 
     assert {Path(one).parent.name for one in holding()} >= {"archive", ".nugget"}
     erased = nugget("erase", "--session", file.stem[:8], "--json").json
-    assert erased["session"] == file.stem and "index.db" in erased["removed"]
-    assert holding() == []
+    assert erased["session"] == file.stem and "index.db" in erased["removed"] and not holding()
     nugget("sync")
+    files.queue_job(home, {"session": file.stem, "transcript": str(file)})
     assert nugget("capture", "--catch-up", "--json").json["found"] == 0 and holding() == []
     assert nugget("sessions", "--all", "--json").json["sessions"] == [] and file.exists()
 
