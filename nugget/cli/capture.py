@@ -310,9 +310,7 @@ def pause(
 
 @commands.command()
 def erase(
-    session: Annotated[
-        str, Option("--session", metavar="ID", help="The id of the session, or at least its first 4 characters.")
-    ],
+    session: Annotated[str, Option("--session", metavar="ID", help="Its id, or at least the first 4 characters.")],
     as_json: JsonOption = False,
 ) -> None:
     """Remove a session from everything that Nugget keeps: archive, index, provenance, queue and ledger.

@@ -35,7 +35,6 @@ MAX_COPIED_BYTES = 512 * 1024 * 1024
 DATABASE_MAGIC = b"SQLite format 3\0"
 ARCHIVE_ENDING = ".jsonl.gz"
 
-
 UnitsRead = tuple[tuple[Unit, ...], tuple[Problem, ...], SessionRecord | None]
 """The units of a file and its problems; for a file of provenance, also its session."""
 

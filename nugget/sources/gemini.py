@@ -118,5 +118,4 @@ def _folder(path: Path, project_hash: str, builder: EventBuilder) -> str | None:
             return noted
     named = (Path(event.path) for event in builder.events if project_hash and event.path)
     folders = dict.fromkeys(str(folder) for file in named for folder in file.parents)
-    hashed = (one for one in folders if content_hash(one) == project_hash)
-    return next(hashed, None)
+    return next((one for one in folders if content_hash(one) == project_hash), None)

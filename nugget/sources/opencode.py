@@ -156,10 +156,9 @@ def _read_tool(part: Mapping[str, Any], state: Mapping[str, Any], builder: Event
 
 
 def _document(file: Path) -> dict[str, Any]:
-    try:
+    with suppress(TranscriptError):
         return read_document(file) or {}
-    except TranscriptError:
-        return {}
+    return {}
 
 
 def _time(record: Mapping[str, Any], name: str) -> float:

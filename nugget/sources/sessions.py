@@ -57,7 +57,6 @@ _MAX_HEADER_CHARS = 1_000_000
 _PEEKED_LINES = 20
 _PEEKED_BYTES = 4 * 1024 * 1024
 
-
 _OTHERS = (codex, gemini, cursor, opencode)
 
 AGENTS = (CLAUDE_CODE, *(source.AGENT for source in _OTHERS))
@@ -200,8 +199,7 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
     """
     if not settings.history_enabled:
         return []
-    others = [agent for agent in AGENTS if agent != CLAUDE_CODE]
-    found: list[Log] = [(file,) for file in find_sessions(environment, others, settings)]
+    found: list[Log] = [(file,) for file in find_sessions(environment, AGENTS[1:], settings)]
     found += claude_code.find_logs(environment.claude_config / "projects")
     present = {log[0].id for log in found}
     for session, path in archived_sessions(environment.home).items():

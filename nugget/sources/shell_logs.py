@@ -61,7 +61,6 @@ _HARMLESS = re.compile(
 )
 _CONTROL = dict.fromkeys([*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 
-
 LogLine = tuple[int, str, bool]
 """A line of output: its offset in the file, its visible text, and whether it looks like a failure."""
 LogEvent = tuple[int, str, Mapping[str, Any]]
