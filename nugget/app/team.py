@@ -126,10 +126,9 @@ def note_delivery(home: Path, signature: str) -> bool:
     """Remember a webhook delivery by its signature; return False if it was seen before."""
     file = home / "ledger" / "deliveries.json"
     with files.locked(home / "locks" / "deliveries.lock"):
-        try:
+        seen: list[str] = []
+        with suppress(OSError, ValueError, TypeError):
             seen = [str(one) for one in json.loads(file.read_text("utf-8"))]
-        except (OSError, ValueError, TypeError):
-            seen = []
         if signature in seen:
             return False
         files.replace(file, json.dumps([*seen, signature][-MAX_DELIVERIES:]).encode())

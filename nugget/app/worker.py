@@ -350,11 +350,10 @@ def _systemd(command: Path, variables: dict[str, str]) -> str:
 
 
 def _launchd(command: Path, variables: dict[str, str]) -> str:
-    job = {
+    return plistlib.dumps({
         "Label": _NAME, "ProgramArguments": [str(command), "watch"], "EnvironmentVariables": variables, "Nice": 10,
         "RunAtLoad": True, "KeepAlive": {"SuccessfulExit": False},
-    }  # fmt: skip
-    return plistlib.dumps(job).decode()
+    }).decode()  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -154,8 +154,7 @@ def show(brain: Path, name: str | None = None) -> ProposalBranch:
     """
     tip = git.require_commit(brain)
     branches = git.branches(brain, BRANCH_PREFIX)
-    exact = [branch for branch in branches if branch.name == name]
-    found = exact or [branch for branch in branches if name is None or name in branch.name]
+    found = [one for one in branches if one.name == name] or [one for one in branches if not name or name in one.name]
     if len(found) == 1:
         return _read(brain, found[0], tip=tip, held=git.files_at(brain, tip))
     if not branches:

@@ -230,9 +230,7 @@ def _review_by_keys(brain: BrainOption) -> None:
         waiting = [(one, proposal) for one, its in opened.waiting() for proposal in its]
         if not waiting:
             put("Nothing waits for review.")
-        for one, proposal in waiting:
-            if not _decide_by_keys(one, proposal):
-                break
+        all(_decide_by_keys(one, proposal) for one, proposal in waiting)  # until the person stops
 
 
 def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:

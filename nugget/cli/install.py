@@ -70,10 +70,11 @@ def install(
     if remember is not None and not dry_run:
         set_values(environment, {"capture.notes": "true" if remember else "false"})
         put(f"New sessions {'have' if remember else 'do not have'} the tool `propose_knowledge`.")
+    failed = 0
     if every or place != "claude-code":
-        _install_clients(None if every else place, environment, command, dry_run=dry_run)
+        failed = _install_clients(None if every else place, environment, command, dry_run=dry_run)
         if not (every and environment.claude_config.is_dir()):
-            return
+            raise typer.Exit(failed)
     changes = installing.plan_install(
         scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall, notes=notes
     )
@@ -92,6 +93,7 @@ def install(
         put("Claude Code is connected already; nothing to change.")
     if not dry_run:
         _ask_for_claude(environment)
+    raise typer.Exit(failed)
 
 
 @commands.command()
@@ -111,19 +113,22 @@ def uninstall(
             put(line)
         return
     environment = read_environment()
-    known = installing.clients(environment, Path("nugget"))
-    for one in ("claude-code", *known) if every else (place,):
-        if client := known.get(one):
-            changes, name = installing.plan_client(client, remove=True), f"the settings of {client.title}"
-        else:
-            changes, name = installing.plan_uninstall(scope, environment, cwd=current_folder()), "these settings"
-        if not _carry_out(changes, dry_run=dry_run) and not changes and not every:
-            put(f"Nugget is not in {name}; nothing to change.")
+    known, failed = installing.clients(environment, Path("nugget")), 0
+    for client in (None, *known.values()) if every else (known.get(place),):
+        try:
+            changes = installing.plan_client(client, remove=True) if client else (
+                installing.plan_uninstall(scope, environment, cwd=current_folder()))  # fmt: skip
+            if not _carry_out(changes, dry_run=dry_run) and not changes and not every:
+                put(f"Nugget is not in the settings of {client.title if client else 'Claude Code'}; nothing to change.")
+        except NuggetError as error:  # the other agents' settings may still be fine
+            failed = error.exit_code
+            note(f"Error: {error} {error.hint or ''}")
     if every and (service := worker.service_file(environment)).exists():
         for line in (f"Would remove {service}",) if dry_run else worker.set_up(environment, service, remove=True):
             put(line)
-    if not dry_run:
+    if not (dry_run or failed):
         put(f"What was captured stays in {environment.home} and in your brain until you delete it.")
+    raise typer.Exit(failed)
 
 
 def prepare(brain: Path | None = None) -> None:
@@ -135,20 +140,25 @@ def prepare(brain: Path | None = None) -> None:
             note(f"There is no search by meaning yet: {opened.embedder_problem}")
 
 
-def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> None:
-    """Connect one agent, or each whose folder is on this machine."""
-    known = installing.clients(environment, command)
+def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> int:
+    """Connect one agent, or each whose folder is on this machine; return the exit code."""
+    known, failed = installing.clients(environment, command), 0
     chosen = [known[place]] if place else [client for client in known.values() if client.folder.is_dir()]
     if not dry_run:
         prepare()
     for client in chosen:
-        changes = installing.plan_client(client)
-        if _carry_out(changes, dry_run=dry_run) or not changes:
-            put(f"{client.title} is connected{'' if changes else ' already'}.")
-    if chosen and not dry_run:
+        try:
+            changes = installing.plan_client(client)
+            if _carry_out(changes, dry_run=dry_run) or not changes:
+                put(f"{client.title} is connected{'' if changes else ' already'}.")
+        except NuggetError as error:
+            failed = error.exit_code
+            note(f"Error: {error} {error.hint or ''}")
+    if chosen and not (dry_run or failed):
         put("`nugget watch --install` captures the sessions of agents other than Claude Code.")
     if not chosen and not environment.claude_config.is_dir():
         put("No agent was found on this machine. Name one to connect it anyway: `nugget install codex`.")
+    return failed
 
 
 def _ask_for_claude(environment: Environment) -> None:
@@ -168,9 +178,8 @@ def offer_install(environment: Environment) -> bool:
     """Ask at the terminal whether to install now; return whether Nugget is installed."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    changes = installing.plan_install(
-        "user", environment, command=installing.own_command(environment), cwd=current_folder()
-    )
+    command = installing.own_command(environment)
+    changes = installing.plan_install("user", environment, command=command, cwd=current_folder())
     if changes and typer.confirm("Connect Claude Code now (two hooks, the MCP server, one permission)?"):
         _carry_out(changes, dry_run=False)
         _ask_for_claude(environment)

@@ -43,11 +43,9 @@ def apply(changes: Sequence[FileChange]) -> None:
     """
     for change in changes:
         if read_text(change.path) != change.before:
-            hint = "Run the command again."
-            raise ConflictError(f"{change.path} changed since it was read; nothing was written.", hint=hint)
+            raise ConflictError(f"{change.path} changed since it was read; nothing was written.", hint="Try again.")
         if change.path.exists() and not os.access(change.path, os.W_OK):
-            hint = f"Make {change.path.resolve()} writable."
-            raise NuggetError(f"{change.path} is read-only; nothing was written.", hint=hint)
+            raise NuggetError(f"{change.path} is read-only; nothing was written.", hint="Make it writable.")
     for change in changes:
         write_text(change.path, change.after, mode=change.mode)
 
@@ -67,8 +65,7 @@ def planned(paths: Sequence[Path], edits: Sequence[Callable[[Any], None]], *, mo
     changes = []
     for path, edit in zip(paths, edits, strict=True):
         before = read_text(path)
-        value = parse(path, before)
-        edit(value)
+        edit(value := parse(path, before))
         if value != parse(path, before):
             changes.append(FileChange(path=path, before=before, after=_dumped(value, before or ""), mode=mode))
     return changes
@@ -85,11 +82,11 @@ def parse(path: Path, text: str | None) -> Any:
         value = json.loads(text) if text and text.strip() else {}
     except (ValueError, RecursionError) as error:
         reason = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
-        hint = "Correct the file, then run the command again."
-        kind = "TOML" if is_toml else "JSON"
-        raise NuggetError(f"{path} is not valid {kind}: {reason}; nothing was changed.", hint=hint) from error
+        kind, also = ("TOML", "") if is_toml else ("JSON", " Comments and trailing commas cannot be kept.")
+        hint = f"Correct the file, then run the command again.{also}"
+        raise NuggetError(f"{path} is not valid {kind}: {reason}; it was left alone.", hint=hint) from error
     if not isinstance(value, dict):
-        raise NuggetError(f"{path} is not a JSON object; nothing was changed.")
+        raise NuggetError(f"{path} is not a JSON object; it was left alone.")
     return value
 
 
@@ -120,7 +117,7 @@ def part(path: Path, value: Any, *place: str) -> Any:
         if not isinstance(value, list if is_list else dict):
             kind = "a list" if is_list else "an object"
             hint = "Correct the file, then run the command again."
-            raise NuggetError(f"{path}: `{'.'.join(place[:depth])}` is not {kind}; nothing was changed.", hint=hint)
+            raise NuggetError(f"{path}: `{'.'.join(place[:depth])}` is not {kind}; it was left alone.", hint=hint)
     return value
 
 
@@ -137,7 +134,7 @@ def add_server(path: Path, place: str, entry: Mapping[str, Any], value: Any) -> 
     found = servers.setdefault("nugget", dict(entry))
     if not is_our_server(found):
         hint = "Rename or remove it, then run the command again."
-        raise NuggetError(f"{path} has another MCP server called nugget; nothing was changed.", hint=hint)
+        raise NuggetError(f"{path} has another MCP server called nugget; it was left alone.", hint=hint)
     if command_line(found)[:1] != command_line(entry)[:1] or "alwaysLoad" in entry:
         found.update({name: own for name, own in entry.items() if name in ("type", "command", "alwaysLoad")})
 

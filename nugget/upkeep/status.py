@@ -47,8 +47,7 @@ def drift(publishing: Mapping[str, Any]) -> tuple[str, str] | None:
     if ahead is None or behind is None:
         return "not compared with the remote yet", "nugget sync --pull"
     if ahead and behind:
-        own = counted(ahead, "commit")
-        return f"diverged: {own} of its own, and {behind} behind the remote", "nugget sync --rebase"
+        return f"diverged: {counted(ahead, 'commit')} of its own, {behind} behind the remote", "nugget sync --rebase"
     if ahead:
         return f"{counted(ahead, 'commit')} ahead of the remote", "nugget sync --rebase, which pushes"
     return f"{counted(behind, 'commit')} behind the remote", "nugget sync --pull"

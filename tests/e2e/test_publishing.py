@@ -355,7 +355,7 @@ def test_a_main_that_diverged_is_told_and_mended_by_sync_with_rebase(place, nugg
         commit(place.brain, [f"domains/{name}.md"], f"Mine, {name}")
     done = nugget("sync")
     assert done.code == 0 and "each have commits of their own" in done.err and "nugget sync --rebase" in done.err
-    assert seen(place) == ("diverged: 2 commits of its own, and 1 behind the remote", "nugget sync --rebase")
+    assert seen(place) == ("diverged: 2 commits of its own, 1 behind the remote", "nugget sync --rebase")
     assert nugget("sync", "--rebase").code == 0 and git.head(place.brain) == place.server.head("main")
     (place.brain / "domains/one.md").write_text("mine\n")
     mine = commit(place.brain, ["domains/one.md"], "Both")

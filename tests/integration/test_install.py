@@ -301,12 +301,12 @@ def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(name, i
     ("name", "text"), [("codex", "[mcp_servers\n"), ("cursor", '{"mcpServers": []}'), ("gemini", "// a comment\n{}")]
 )
 def test_settings_that_cannot_be_understood_are_left_alone(name, text, isolated_home, nugget):
-    client = clients(read_environment(), COMMAND)[name]
-    client.settings.parent.mkdir(parents=True)
-    client.settings.write_text(text)
-    done = nugget("install", name)
-    assert done.code == 1 and str(client.settings) in done.err and "nothing was changed" in done.err
-    assert files_in(client.settings.parent) == {client.settings.name: text}
+    for client in (known := clients(read_environment(), COMMAND)).values():
+        client.settings.parent.mkdir(parents=True, exist_ok=True)
+    (settings := known[name].settings).write_text(text)
+    done = nugget("install", "--all")
+    assert done.code == 1 and str(settings) in done.err and done.out.count("is connected") == len(known) - 1
+    assert files_in(settings.parent)[settings.name] == text
 
 
 @pytest.mark.proves("WATCH")
