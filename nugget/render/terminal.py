@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from difflib import unified_diff
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -172,16 +172,22 @@ def excerpt_of(hit: Hit) -> str:
     return shorten(rest.lstrip(" .\n") if rest[:1] in " .\n" else text, _EXCERPT_CHARS)
 
 
-def facts_of(hit: Hit) -> str:
+def facts_of(hit: Hit, since: date | None = None) -> str:
     """Return the facts of a result: type, domain, confidence and day."""
     unit = hit.unit
     facts = [hit.brain, unit.type, unit.domain, f"confidence {unit.confidence:g}" * unit.is_judged]
     if unit.source is SourceName.CANON:
         facts = ["file name" if "file name" in hit.reasons else "", unit.type]
     elif unit.type in _SPEAKERS:
-        is_told = unit.title == unit.session or clean(unit.title)[:40] in excerpt_of(hit)
+        is_told = unit.title == unit.session or clean(unit.title)[:40].lower() in excerpt_of(hit).lower()
         facts = ["" if is_told else shorten(plain(unit.title), 60)]
-    return " · ".join(one_line(str(fact)) for fact in (*facts, unit.created or unit.last_modified) if fact)
+    return " · ".join(one_line(str(fact)) for fact in (*facts, day_of(unit, since)) if fact)
+
+
+def day_of(unit: Unit, since: date | None) -> str:
+    """Return the day when a unit was learned, or was changed if it is asked for since a later day."""
+    learned = unit.created or unit.last_modified
+    return f"changed {unit.last_modified}" if since and learned and learned < since else str(learned or "")
 
 
 _FOLDED_CHARS = 100
@@ -226,7 +232,7 @@ def _templates() -> Environment:
     made.globals |= {
         "note": Markup(_NOTE), "degraded_sentences": degraded_sentences, "diff_of": _diff_of, "excerpt_of": excerpt_of,
         "explained_score": explained_score, "explained_stages": explained_stages, "facts": _facts, "body_of": body_of,
-        "facts_of": facts_of, "flags_of": _flags_of, "grouped": grouped, "heading_of": heading_of,
+        "day_of": day_of, "facts_of": facts_of, "flags_of": _flags_of, "grouped": grouped, "heading_of": heading_of,
         "lines_of": _event_lines, "origin_text": origin_text, "said_how": said_how, "stale_words": stale_words,
         "scope_text": scope_text, "speaker_of": _speaker, "sync_words": _sync_words, "without_title": without_title,
         "stale": lambda reason: Markup(f"[yellow]  {escape(stale_suffix(reason))}[/]" if reason else ""),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from nugget.errors import EmbeddingUnavailable, NuggetError, TranscriptError, UsageError, alike, only_id, require_known
 from nugget.index import IndexReader, StoredChunk
 from nugget.index.embedded import passages as tables
-from nugget.index.embedded.events import MORE
+from nugget.index.embedded.events import MORE, first_prompt
 from nugget.index.embedded.passages import StoredPassage
 from nugget.index.fulltext import STOP_WORDS
 from nugget.infra import git
@@ -169,11 +169,12 @@ def read_excerpt(connection: sqlite3.Connection, ref: str, neighbours: int = 1) 
         numbers = (number - neighbours, number + neighbours)
         stored = tables.passages_around(connection, session, parsed["subagent"] or "", numbers)
     if not any(passage.number == number for passage in stored):
-        raise TranscriptError(f"Nothing is known by {ref}.", hint="Run `nugget sync`; its transcript may be gone.")
+        raise TranscriptError(f"Nothing is known by {ref}.", hint=f"The whole session: nugget sessions show {named}")
     first = stored[0]
     return Excerpt(
-        ref=ref, source=source, session=first.session, title=first.title, agent=first.agent, folder=first.folder,
-        path=first.path.removesuffix(f"#{first.session}"), passages=tuple(_joined(stored, number)),
+        ref=ref, source=source, session=first.session, title=first.title or first_prompt(connection, session),
+        agent=first.agent, folder=first.folder, path=first.path.removesuffix(f"#{first.session}"),
+        passages=tuple(_joined(stored, number)),
     )  # fmt: skip
 
 

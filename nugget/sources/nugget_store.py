@@ -320,10 +320,13 @@ def unit_of(nugget: Nugget, *, workspace: str) -> Unit:
 
     Its date is that of its session, not of the extraction.
     """
+    texts = (nugget.summary.partition(": ")[2] or nugget.summary, nugget.detail, nugget.source_prompt)
+    title, detail, asked = (" ".join(re.findall(r"\w+", text.casefold())) for text in texts)
+    is_told = asked in title or len(asked.replace(title, "").split()) < 4 or (asked in detail and detail != asked)
     parts = [
-        f"# {nugget.summary}", nugget.detail,
+        f"# {nugget.summary}", "" if detail in (title if is_told else asked) else nugget.detail,
         f"Alternatives: {'; '.join(nugget.alternatives)}" if nugget.alternatives else "",
-        f"Asked: {nugget.source_prompt}" if nugget.source_prompt else "",
+        "" if is_told else f"Asked: {nugget.source_prompt}",
     ]  # fmt: skip
     learned = nugget.session_started or nugget.extracted_at
     return Unit(

@@ -82,7 +82,8 @@ def agent(shop: Shop) -> Agent:
 
 
 @pytest.mark.proves("SESSIONS-LIST", "SESSIONS-INSPECT")
-def test_sessions_are_listed_extracted_or_not(shop, agent, nugget):
+def test_sessions_are_listed_extracted_or_not(shop, agent, nugget, brain, monkeypatch):
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
     shop.learn("chose JWT", path="src/auth.py", session=1, days_ago=2)
     listed = nugget("sessions", "--json").json["sessions"]
     assert {(one["id"], one["extracted"], one["nuggets"], one["files"]) for one in listed} == {
@@ -95,6 +96,9 @@ def test_sessions_are_listed_extracted_or_not(shop, agent, nugget):
         found = nugget("sessions", "--since", since, "--json").json["sessions"]
         assert len([one for one in found if one["extracted"]]) == count, since
     assert "AKIA" not in nugget("sessions", "inspect", agent.session).out
+    assert nugget("extract").code == nugget("sync").code == 0
+    (hit,) = nugget("search", "reload itself", "--source", "sessions", "--json").json["hits"]
+    assert hit["title"] in nugget("sessions").out and hit["title"].startswith("Make config reload itself")
 
 
 @pytest.mark.proves("COVERAGE-GAPS")

@@ -239,7 +239,8 @@ def test_filters_alone_list_what_they_admit_the_newest_first(nugget, opened):
     days = [hit.unit.last_modified or hit.unit.created for hit in decisions]
     assert len(decisions) > 3 and {hit.unit.type for hit in decisions} == {"decision"}
     assert days == sorted(days, key=str, reverse=True)
-    assert SECRET not in nugget("search", "since:2020").out
+    assert SECRET not in (out := nugget("search", "domain:operations since:2026-02").out)
+    assert "confidence 0.85 · changed 2026-06-24" in out, "it was learned in 2025"
 
 
 @pytest.mark.proves("ASK-SOURCES", "SEARCH-PAGES")

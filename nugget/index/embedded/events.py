@@ -294,9 +294,11 @@ def session_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
 
 
 def first_prompt(connection: sqlite3.Connection, key: int) -> str:
-    """Return the first prompt of a session, shortened; empty if it has none."""
-    sql = "SELECT substr(text, 1, 200) FROM events WHERE kind = 'prompt' AND id >= ? AND id < ? ORDER BY id LIMIT 1"
-    return str(next(iter(connection.execute(sql, id_range(key))), ("",))[0])
+    """Return the request that was extracted from a session, else its first prompt, shortened; empty without one."""
+    sql = """SELECT coalesce((SELECT nullif(json_extract(line, '$.first_prompt'), '') FROM log_sessions s
+        JOIN provenance_sessions ON file = s.workspace || '/' || id || '.jsonl' WHERE key = ?),
+        (SELECT text FROM events WHERE kind = 'prompt' AND id >= ? AND id < ? ORDER BY id LIMIT 1), '')"""
+    return str(connection.execute(sql, (key, *id_range(key))).fetchone()[0][:200])
 
 
 def speech_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> dict[int, tuple[Speaker, SpeechOrigin]]:

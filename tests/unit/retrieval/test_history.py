@@ -13,6 +13,7 @@ from sessions import fork, write_transcript
 
 from nugget.app.local_sources import read_logs
 from nugget.config import Environment, Settings, read_environment
+from nugget.errors import TranscriptError
 from nugget.index.embedded.connection import open_home
 from nugget.index.embedded.ingest import changed_logs, ingest_all, is_outdated
 from nugget.index.embedded.sync import SyncResult
@@ -124,16 +125,14 @@ def test_a_long_reply_is_cut_into_passages_and_shown_whole_without_its_secrets(w
     assert "lighthouse17" in world.search("lighthouse17")[0].chunks[0].text
     shown = read_excerpt(world.connection, "session:11111111-aaaa#1").passages[1].text
     assert shown.startswith("Paragraph 0") and "lighthouse19" in shown
-    assert shown.replace("[redacted:github-token]", SECRET) == reply.strip()
-    assert SECRET not in shown
+    assert shown.replace("[redacted:github-token]", SECRET) == reply.strip() and SECRET not in shown
     assert SECRET.encode() not in (world.environment.home / "index.db").read_bytes()
 
 
 @pytest.mark.proves("HIS-INCREMENTAL", "HIS-UNCHANGED")
 def test_a_session_that_grew_or_was_rewritten_is_read_again(world):
     file = world.write([("First question", "First answer")])
-    assert world.sync().added == 1
-    assert world.sync() == SyncResult(unchanged=1)
+    assert world.sync().added == 1 and world.sync() == SyncResult(unchanged=1)
     ids = [row[0] for row in world.connection.execute("SELECT id FROM events ORDER BY id")]
     world.write([("Second lighthouse", "Second answer")])
     assert world.sync().modified == 1
@@ -155,6 +154,9 @@ def test_a_fork_repeats_nothing_and_takes_over_when_the_original_is_deleted(worl
     world.sync()
     assert world.found("lighthouse") == ["session:11111111-aaaa#1"]
     assert world.found("beacon") == ["session:22222222-bbbb#2"]
+    with pytest.raises(TranscriptError, match="Nothing is known") as unknown:
+        read_excerpt(world.connection, "session:22222222-bbbb#1", 0)
+    assert unknown.value.hint == "The whole session: nugget sessions show 22222222-bbbb"
     file.unlink()
     world.sync()
     assert world.found("lighthouse") == ["session:22222222-bbbb#1"]

@@ -13,7 +13,7 @@ from nugget.models import Event, EventKind, Evidence, Scope, Session
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources import sessions as archive
-from nugget.sources.nugget_store import read_session_file, session_files, write_session
+from nugget.sources.nugget_store import read_session_file, session_files, unit_of, write_session
 from nugget.upkeep.doctor import doctor
 
 STRICT = Settings(capture_exclude_paths=("hr/*",), capture_exclude_projects=("/srv/secret",))
@@ -93,8 +93,7 @@ def test_doctor_names_it_and_the_command_does_it(home, brain, monkeypatch, capsy
     assert told() == []
     (home / "config.yaml").write_text("capture:\n  exclude_paths: ['hr/*']\n")
     assert told() == ["nugget scrub"]
-    assert run(["scrub"]) == 0 and "rewritten: " in capsys.readouterr().out
-    assert told() == []
+    assert run(["scrub"]) == 0 and "rewritten: " in capsys.readouterr().out and told() == []
 
 
 NOW = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
@@ -133,6 +132,16 @@ def read(file: Path) -> SessionRecord:
     record, problems = read_session_file(file)
     assert problems == ()
     return record
+
+
+@pytest.mark.proves("SEARCH-SNIPPET")
+@pytest.mark.parametrize(("detail", "prompt", "rest"), [
+    ("", "Can you add a retry?", ""), ("Calls fail.", "", "\n\nCalls fail."),
+    ("Calls fail.", "Calls fail. So now add a retry!", "\n\nAsked: Calls fail. So now add a retry!"),
+])  # fmt: skip
+def test_a_nugget_says_everything_once(detail, prompt, rest):
+    told = nugget("Changed a.py: Add a retry", detail=detail, source_prompt=prompt)
+    assert unit_of(told, workspace="w").body == f"# {told.summary}{rest}"
 
 
 @pytest.mark.proves("PROVENANCE-STORE")
