@@ -86,8 +86,7 @@ def error_lines(output: Sequence[str]) -> list[str]:
 
 def bare_command(text: str) -> str:
     """Return a command on one line without `cd …`, variables, redirections and filters, unless nothing is left."""
-    bare = " ".join(_PLUMBING.sub("", _CD.sub("", text.strip())).split())
-    return bare or text
+    return " ".join(_PLUMBING.sub("", _CD.sub("", text.strip())).split()) or text
 
 
 def _is_masked_failure(command: str, lines: Sequence[str]) -> bool:

@@ -84,8 +84,7 @@ def origin_of(evidence: Iterable[Evidence]) -> SpeechOrigin:
 
 def is_typed(evidence: Iterable[Evidence]) -> bool:
     """Return True if there is evidence and the user typed all of it."""
-    said = {(one.speaker, one.origin) for one in evidence}
-    return said == {(Speaker.USER, SpeechOrigin.TYPED)}
+    return {(one.speaker, one.origin) for one in evidence} == {(Speaker.USER, SpeechOrigin.TYPED)}
 
 
 def is_own_words(evidence: Iterable[Evidence]) -> bool:

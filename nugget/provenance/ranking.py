@@ -67,8 +67,7 @@ def why(
     nuggets = _candidates(query, place, now, cosines, symbol_words)
     candidates = [one for one in nuggets if (one.nugget.session, one.nugget.summary) not in promoted] + units
     budget_tokens = query.budget_tokens or BUDGET_TOKENS
-    limit = budget_tokens // NUGGET_FRAME_TOKENS + 1
-    chosen = sorted(candidates, key=rank)[:limit]
+    chosen = sorted(candidates, key=rank)[: budget_tokens // NUGGET_FRAME_TOKENS + 1]
     hits = [one if one.unit else with_staleness(one, place.stale_reason(one.nugget, now.date())) for one in chosen]
     packed, budget, hint = pack_nuggets(
         sorted(hits, key=rank), budget_tokens=budget_tokens, depth=query.depth or Depth.STANDARD,

@@ -200,8 +200,10 @@ def embed_question(
     text: str, index: IndexReader, embedder: QuestionEmbedder | None
 ) -> tuple[Vector | None, tuple[str, ...]]:
     """Return the question's vector if the index has vectors of this model, else the entry of `degraded`."""
+    if not any(map(str.isalnum, text)):  # signs alone mean nothing, but their vector is near to something
+        return None, ()
     model = index.embedding_model
-    if embedder is None or model != embedder.model or not text.strip():
+    if embedder is None or model != embedder.model:
         is_other = embedder and model and model != embedder.model
         return None, (index.other_model if is_other else "no_vectors",)
     try:

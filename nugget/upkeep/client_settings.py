@@ -130,8 +130,7 @@ def drop_empty(path: Path, value: Any, *place: str) -> None:
 
 def add_server(path: Path, place: str, entry: Mapping[str, Any], value: Any) -> None:
     """Add our MCP server to parsed settings, keeping arguments that a person set. Raises NuggetError."""
-    servers = part(path, value, place)
-    found = servers.setdefault("nugget", dict(entry))
+    found = part(path, value, place).setdefault("nugget", dict(entry))
     if not is_our_server(found):
         hint = "Rename or remove it, then run the command again."
         raise NuggetError(f"{path} has another MCP server called nugget; it was left alone.", hint=hint)

@@ -123,6 +123,7 @@ def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget, a
     assert first["chunks"][0].keys() == {"breadcrumb", "text", "score"}
     assert {"id": "concept/idempotency-keys", "relation": "uses"} in first["related"]
     assert len(said["explain"]["hits"]) == len(said["hits"])
+    assert nugget("ask", "🙂", "--json", "--brain", asked).json["hits"] == [], "signs have no meaning"
     for hit in said["explain"]["hits"]:
         assert sum(part["value"] for part in hit["contributions"]) == pytest.approx(hit["score"])
 
@@ -244,6 +245,8 @@ def test_init_makes_a_brain_that_is_asked_from_anywhere(nugget, tmp_path, monkey
     add_first_units(folder)
     assert "pattern/expand-then-contract" in nugget("ask", "--no-llm", "change an interface without breaking").out
     head = git.head(folder)
+    git.run(tmp_path, "init", "-q", "--object-format=sha256", "other")
+    assert "SHA-256 objects, which a brain cannot be" in nugget("init", tmp_path / "other").err
     assert nugget("init", folder).out.startswith(f"The brain is there already: {folder}\n") and git.head(folder) == head
 
 

@@ -58,8 +58,7 @@ def test_nonsense_on_stdin_is_survived(home, queue_lock, payload):
 @pytest.mark.proves("HOOK-RECURSION")
 def test_a_session_that_nugget_started_is_not_captured(home):
     done = hook(PAYLOAD, NUGGET_CAPTURING="1")
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert not home.exists()
+    assert (done.returncode, done.stdout) == (0, b"") and not home.exists()
 
 
 @pytest.mark.proves("HOOK-NOTICE")

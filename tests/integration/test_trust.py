@@ -69,8 +69,7 @@ def test_agents_and_hooks_get_the_same_sentence(planted, tmp_path, queue_lock):
 def test_a_trusted_brain_is_used_with_an_index_of_ones_own(nugget, planted, home):
     (planted / ".nugget").mkdir()
     (planted / ".nugget/index.db").write_bytes(b"whatever came with the folder")
-    assert nugget("trust", planted).code == 0
-    assert not (planted / ".nugget").exists()
+    assert nugget("trust", planted).code == 0 and not (planted / ".nugget").exists()
     shown = nugget("search", "cache", "--json")
     assert shown.code == 0 and shown.json["hits"]
     assert stat.S_IMODE((home / "trusted.json").stat().st_mode) == 0o600

@@ -256,8 +256,7 @@ class Index(IndexReader):
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         if self._has_numpy:
-            units = self._documents("chunks")[1]
-            return dict(zip(keys, units[list(keys)].tolist(), strict=True))
+            return dict(zip(keys, self._documents("chunks")[1][list(keys)].tolist(), strict=True))
         return dict(select_in(self.connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
 
     def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:

@@ -182,8 +182,7 @@ def index_folder(brain: Path, home: Path) -> Path:
         files.private_folder(folder)
         if os.access(folder, os.W_OK | os.X_OK) and not files.has_links(folder):
             return folder
-    name = content_hash(os.fsencode(brain.resolve()))[:16]
-    folder = home / "indexes" / name
+    folder = home / "indexes" / content_hash(os.fsencode(brain.resolve()))[:16]
     files.private_folder(folder)
     return folder
 

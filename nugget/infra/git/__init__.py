@@ -118,8 +118,7 @@ def git_dir(repo: Path) -> Path:
     entry = repo / ".git"
     if not entry.is_file():
         return entry
-    named = entry.read_text("utf-8", "replace").removeprefix("gitdir:").strip()
-    return (repo / named).resolve()
+    return (repo / entry.read_text("utf-8", "replace").removeprefix("gitdir:").strip()).resolve()
 
 
 def lock_files(repo: Path) -> list[Path]:

@@ -18,6 +18,8 @@ from nugget.infra.git.process import Setting, environment, run, start, user_sett
 
 def init(path: Path) -> None:
     """Make `path` a git repository of SHA-1 objects on its configured first branch, else `main`."""
+    if git.is_repository(path) and git.word(path, "rev-parse", "--show-object-format") == "sha256":
+        raise BrainError(f"{path} is a git repository of SHA-256 objects, which a brain cannot be.")
     branch = git.word(path, "config", "--get", "init.defaultBranch") or "main"
     run(path, "init", "--quiet", "--object-format=sha1", f"--initial-branch={branch}")
 
