@@ -203,8 +203,7 @@ def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_r
     (pull,) = place.server.pulls
     assert pull.closed and pull.merged_as is None and place.server.head(branch) is None
     (comment,) = pull.comments
-    assert "`nugget review reject`: `pattern/retry-once`" in comment
-    assert place.states() == {branch: "settled"}
+    assert "`nugget review reject`: `pattern/retry-once`" in comment and place.states() == {branch: "settled"}
 
 
 THIRD = unit("utc-times", "Store moments in UTC. Local times repeat an hour in autumn.", id="belief/utc-times",

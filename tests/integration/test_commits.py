@@ -62,8 +62,7 @@ def test_what_cannot_be_committed_is_said_in_one_sentence(command, repo, tmp_pat
 
     assert "is not in a git repository" in refusal(tmp_path)
     git(tmp_path, "init", "-q", "--bare", "bare.git")
-    assert "bare repository" in refusal(tmp_path / "bare.git")
-    assert "Nothing is staged" in refusal(repo)
+    assert "bare repository" in refusal(tmp_path / "bare.git") and "Nothing is staged" in refusal(repo)
     change_by_hand(repo, "a.txt", "main\n", at=datetime.now(UTC))
     git(repo, "checkout", "-q", "-b", "side", "HEAD~1")
     change_by_hand(repo, "a.txt", "side\n", at=datetime.now(UTC))
@@ -217,8 +216,7 @@ def test_hooks_path_and_worktrees_are_honoured(command, tmp_path, isolated_home)
     assert (folder / ".git/hooks/prepare-commit-msg").exists()
     agent = recent_agent(side, isolated_home)
     work(agent)
-    assert commit(side).returncode == 0
-    assert trailer(side, "Nugget-Session") == [agent.session]
+    assert commit(side).returncode == 0 and trailer(side, "Nugget-Session") == [agent.session]
     assert run(command, side, "uninstall", "git-hook").returncode == 0
     git(folder, "config", "--global", "core.hooksPath", str(tmp_path / "everywhere"))
     told = run(command, folder, "install", "git-hook").stdout

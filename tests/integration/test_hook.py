@@ -68,8 +68,7 @@ def test_a_session_start_tells_the_person_where_the_client_shows_it(home, queue_
     (home / "config.yaml").write_text('brain: "/srv/brain"\n')
     assert json.loads(hook(start).stdout) == {"systemMessage": NOTICE}
     assert NOTICE == "This session will be analyzed for knowledge capture"
-    assert hook(start | {"source": "compact"}).stdout == b""
-    assert queue.jobs(home, "pending") == []
+    assert hook(start | {"source": "compact"}).stdout == b"" and queue.jobs(home, "pending") == []
 
 
 @pytest.mark.proves("HOOK-CATCH-UP")

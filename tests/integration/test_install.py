@@ -227,8 +227,7 @@ def test_the_plugin_says_the_same_as_the_installation(command, isolated_home):
     text = text.replace('"sh", "args": ["${CLAUDE_PLUGIN_ROOT}/hooks/nugget", ', '"nugget", "args": [')
     hooks = json.loads(text)["hooks"]
     asks = hooks.pop("UserPromptSubmit")  # a plugin cannot be installed with a choice: it is silent until told to speak
-    assert hooks == as_installed(".claude/settings.json")["hooks"]
-    assert asks == hooks["SessionStart"]
+    assert hooks == as_installed(".claude/settings.json")["hooks"] and asks == hooks["SessionStart"]
     assert value_of(plugin / ".mcp.json") == as_installed(".claude.json")
     assert value_of(plugin / ".claude-plugin" / "plugin.json")["version"] == __version__
     assert "get_relevant_context" in (plugin / "skills" / "recall" / "SKILL.md").read_text("utf-8")

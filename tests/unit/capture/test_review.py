@@ -132,8 +132,7 @@ def test_one_decision_is_one_commit_and_needs_the_commit_that_was_looked_at(brai
     assert shell(brain, "rev-list", "--count", f"{git.merge_base(brain, looked_at, 'HEAD')}..HEAD").strip() == "1"
     left, subject = review.show(brain, branch), shell(brain, "log", "-1", "--format=%s").strip()
     assert [file.id for file in left.files] == ["pattern/name-queues-after-events"]
-    assert (left.title, subject) == (third.title, CACHE.title)
-    assert (home / "ledger" / "rejected.jsonl").exists()
+    assert (left.title, subject) == (third.title, CACHE.title) and (home / "ledger" / "rejected.jsonl").exists()
     Brain(brain).undo()
     assert review.show(brain, branch).title == f"{third.title}, and 1 more"
 

@@ -55,12 +55,10 @@ def test_the_other_examples_resume_override_shorten_and_do_without_working_notes
     with pytest.raises(UsageError, match="There is no intent 'llm-select'"):
         walked.ask(SESSION, "what failed", intent="llm-select")
     short = walked.ask(SESSION, "why did it fail", max_chars=180)  # the sixth
-    assert len(short.context_text) <= 180
-    assert "`cargo test --workspace` failed (exit 101)" in short.context_text
+    assert len(short.context_text) <= 180 and "`cargo test --workspace` failed (exit 101)" in short.context_text
     assert TRUNCATED in short.context_text and short.truncated
     bare = walked.ask(SESSION, "what went wrong", include_artifacts=False)  # the seventh
-    assert bare.notes == () and bundle_json(bare)["artifacts"] == []
-    assert "working notes" not in bare.context_text
+    assert bare.notes == () and bundle_json(bare)["artifacts"] == [] and "working notes" not in bare.context_text
 
 
 @pytest.mark.proves("EVI-WALKTHROUGH", "EVI-EXPLAIN")

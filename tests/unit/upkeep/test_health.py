@@ -141,8 +141,7 @@ def test_leftovers_and_stale_locks_go_and_each_is_told(words, home, nugget):
         os.utime(path, (time.time() - 7200,) * 2)
     told = nugget("--brain", words, "doctor", "--repair")
     assert not any(path.exists() for path in left) and all(path.exists() for path in kept)
-    assert f"left by process {dead}, which is gone" in told.out
-    assert told.out.count("the git that made it") == 1
+    assert f"left by process {dead}, which is gone" in told.out and told.out.count("the git that made it") == 1
     again = json.loads(nugget("--brain", words, "doctor", "--repair", "--json").out)
     assert again["repaired"] == ["There was nothing to repair."]
 

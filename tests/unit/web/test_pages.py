@@ -85,8 +85,7 @@ def test_a_key_lets_one_browser_in_once(shown):
     shown.client.cookies.clear()
     assert shown.get(f"/enter?key={key}").status_code == 401
     shown.client.cookies[f"nugget-{PORT}"] = "x" * 43
-    assert shown.get("/").status_code == 401
-    assert shown.get("/", cookie="a[b]=\x01; =;").status_code == 401
+    assert shown.get("/").status_code == 401 and shown.get("/", cookie="a[b]=\x01; =;").status_code == 401
     assert (shown.home / f"run/web-{PORT}.key").stat().st_mode & 0o077 == 0
 
 
