@@ -157,8 +157,7 @@ class Provenance:
         found = [one] if one else list(find_sessions(self.environment))
         outcomes = list(extract_sessions(found, extractor, workspace=wanted))
         is_touched = not session or any(here.identity in one.workspaces for one in outcomes)
-        tunings = note_tunings(here, extractor) if is_touched else 0
-        return outcomes, tunings, here
+        return outcomes, (note_tunings(here, extractor) if is_touched else 0), here
 
     def export_lines(self, *, everything: bool) -> Iterator[str]:
         """Yield the nuggets and file touches of the workspace, or of all, as JSON lines."""

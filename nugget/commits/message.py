@@ -206,8 +206,7 @@ def _kind(path: str) -> str:
 
 def _plain(text: str) -> str:
     """Return the text without characters that would end a trailer or its brackets."""
-    kept = text.encode("utf-8", "replace").decode()
-    return " ".join(re.sub(r"[\x00-\x1f\x7f()<>]", " ", kept).split())[:200]
+    return " ".join(re.sub(r"[\x00-\x1f\x7f()<>]", " ", text.encode("utf-8", "replace").decode()).split())[:200]
 
 
 def draft_with_llm(

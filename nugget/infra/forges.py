@@ -315,8 +315,7 @@ def _retry() -> Retry:
         def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
             wait_s = super().get_retry_after(response)
             if wait_s and wait_s > MAX_WAIT_S:
-                message = f"GitHub's rate limit is used up for another {wait_s:.0f} s."
-                raise ForgeError(message, hint="Try again then.")
+                raise ForgeError(f"GitHub's rate limit is used up for another {wait_s:.0f} s.", hint="Try again then.")
             return wait_s
 
     return WithRateLimits(

@@ -249,8 +249,7 @@ def _extract_for_workspace(
     dropped, usd, method = tuple[str, ...](), 0.0, "heuristic"
     if is_main and extractor.llm is not None and not extractor.dry_run:
         try:
-            earlier = () if extractor.force else by_llm
-            by_llm, dropped, usd = _ask_llm(session, earlier, places, touches, extractor)
+            by_llm, dropped, usd = _ask_llm(session, () if extractor.force else by_llm, places, touches, extractor)
             method = "generative"
         except LLMUnavailable as error:
             if not extractor.is_optional:

@@ -159,8 +159,7 @@ def _ranked(
         if days:
             day = datetime.fromtimestamp(one.at, UTC).date()
             weight, timely = _OF_PERIOD, nearness(days, [(day, day)] if one.at else [])
-        score = _score(places.get(one.id, {}), len(one.text), terms)
-        scored.append((score * (1 - weight + weight * timely), one))
+        scored.append((_score(places.get(one.id, {}), len(one.text), terms) * (1 - weight + weight * timely), one))
     return sorted(scored, key=lambda pair: (-pair[0], -pair[1].at, -pair[1].id))
 
 

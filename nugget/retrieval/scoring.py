@@ -274,8 +274,7 @@ def _with_neighbours(
     for seed_key in seeds:
         of_seed = [edge for edge in edges if edge.unit_key == seed_key and edge.neighbour_key in admitted]
         chosen += sorted(of_seed, key=lambda edge: (-scores[edge.neighbour_key], edge.neighbour_key))[:1]
-    new = [edge.neighbour_key for edge in chosen if edge.neighbour_key not in hits]
-    units, chunks = matcher.read(new)
+    units, chunks = matcher.read([edge.neighbour_key for edge in chosen if edge.neighbour_key not in hits])
     stale = stale_reasons(units, index, today=today)
     placed: list[Hit] = []
     for edge in chosen:

@@ -139,8 +139,7 @@ def opening_passages(
         "SELECT (SELECT min(id) FROM events WHERE number IS NOT NULL AND id >= s.key << 34 AND id < s.key + 1 << 34) "
         f"FROM log_sessions s WHERE {tests}{' AND instr(lower(s.title), ?)' * len(words)} ORDER BY s.key DESC LIMIT ?"
     )
-    rows = connection.execute(sql, (*parameters, *words, limit))
-    return [row[0] for row in rows if row[0] is not None]
+    return [row[0] for row in connection.execute(sql, (*parameters, *words, limit)) if row[0] is not None]
 
 
 def newest(connection: sqlite3.Connection, source: SourceName, filter_: Filter, limit: int) -> list[int]:

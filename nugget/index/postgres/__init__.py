@@ -238,8 +238,7 @@ class PostgresIndex(Transactions, IndexReader):
     def edges(self, keys: Sequence[int]) -> list[Edge]:
         """Return the relations of these units, in both directions."""
         found: dict[int, list[Edge]] = self._known("edges", keys, lambda missing: self._related(missing)["edges"])
-        every = [edge for edges in found.values() for edge in edges]
-        return sorted(every, key=lambda edge: not edge.outward)
+        return sorted((edge for edges in found.values() for edge in edges), key=lambda edge: not edge.outward)
 
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
         """Return the ids of the newer units that supersede any of these units."""

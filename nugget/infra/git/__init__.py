@@ -161,8 +161,7 @@ def changes(repo: Path, old: str, new: str) -> list[Change]:
 
 def diff(repo: Path, old: str, new: str, paths: Sequence[str] = ()) -> str:
     """Return the unified diff between two commits, limited to `paths` if given."""
-    output = run(repo, "diff", "--no-color", "--no-renames", old, new, "--", *paths)
-    return output.decode("utf-8", "replace")
+    return run(repo, "diff", "--no-color", "--no-renames", old, new, "--", *paths).decode("utf-8", "replace")
 
 
 def committed_between(repo: Path, since: datetime, until: datetime) -> list[Change]:
