@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.config import Settings
@@ -21,6 +20,7 @@ from nugget.extraction.proposals import Extraction, Proposal, project_of
 from nugget.extraction.reasons import is_repeated
 from nugget.extraction.replies import WINDOW_SCHEMA, bounded, cleaned, filled, proposal_of, proved, well_formed
 from nugget.extraction.requests import one_line
+from nugget.infra.llm import prompt_text
 from nugget.infra.llm.gate import BadReply, CostCapReached, Request, estimate_cost_usd, object_schema
 from nugget.models import EventKind, RelationType, Scope, Session, Speaker, Unit
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType
@@ -40,7 +40,6 @@ MAX_UNITS, MAX_NUGGETS = 5, 16
 Nearest = Callable[[str], Sequence[Unit]]
 """A function that returns the units of the brain nearest to a text, best first."""
 
-_PROMPTS = Path(__file__).parent / "prompts"
 MAX_OUTPUT_TOKENS = 10_000
 _EXPECTED_OUTPUT_TOKENS = 4_000
 _LEAST_WINDOW_CHARS = 4_000
@@ -99,7 +98,7 @@ def extract_generative(
     LLMUnavailable if a call fails for any other reason, or if no reply could be used.
     """
     work = Work(session=session, llm=llm, settings=settings, now=now)
-    system = prompt_text("window", max_units=min(MAX_UNITS, settings.capture_max_units))
+    system = prompt_text(__file__, "window", max_units=min(MAX_UNITS, settings.capture_max_units))
     project = slugify(project_of(session) or "")
     task = f"Find the units of knowledge in {{}}{f' of the project `{project}`' if project else ''}."
     found: list[Proposal] = []
@@ -115,7 +114,7 @@ def extract_generative(
             )
             for number, unit in enumerate(existing, start=1)
         ]  # fmt: skip
-        relations = [prompt_text("relations")] if fenced else []
+        relations = [prompt_text(__file__, "relations")] if fenced else []
         prompt = "\n\n".join([*fenced, *relations, llm.fence(text, "session"), task.format(where)])
         value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA)
         if isinstance(value["summary"], str):
@@ -141,7 +140,7 @@ def extract_nuggets(
     for any other reason, or if no reply could be used.
     """
     work = Work(session=session, llm=llm, settings=settings, now=now)
-    system = prompt_text("nuggets", max_nuggets=MAX_NUGGETS)
+    system = prompt_text(__file__, "nuggets", max_nuggets=MAX_NUGGETS)
     listed = "\n".join(f"{touch.action} {touch.path}" for touch in touches[:_MAX_FILES]) or "(none)"
     files = llm.fence(f"Files that the session touched:\n{listed}", "passage")
     found: list[Nugget] = []
@@ -215,7 +214,7 @@ def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any]
     kind, first, kept = schema["required"][-1], None, None
     for name in (purpose, f"{purpose}-repair"):
         problems = "\n".join(f"- {problem}" for problem in first.problems) if first else ""
-        again = f"\n\n{prompt_text('repair', problems=problems, kind=kind)}" if first else ""
+        again = f"\n\n{prompt_text(__file__, 'repair', problems=problems, kind=kind)}" if first else ""
         request = Request(
             purpose=name, model=work.settings.llm_extract_model, system=system, prompt=prompt + again,
             max_tokens=work.max_tokens, timeout_s=work.settings.llm_timeout_s, max_usd=work.left_usd,
@@ -309,11 +308,3 @@ def _prompt_before(session: Session, records: set[str]) -> str:
         if event.uuid in records:
             break
     return shorten(asked, 500)
-
-
-def prompt_text(name: str, **values: object) -> str:
-    """Return the text of a prompt file with its `{{places}}` filled in."""
-    text = (_PROMPTS / f"{name}.md").read_text("utf-8")
-    for key, value in values.items():
-        text = text.replace(f"{{{{{key}}}}}", str(value))
-    return text

@@ -15,11 +15,11 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 41_841,
+    "lines": 41_798,
     "lines of a file": 388,
     "classes": 209,
     "re.compile": 124,
-    "lines of tests": 19_886,  # with the fault laboratory
+    "lines of tests": 19_880,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LLM", "BadReply", "CostCapReached", "DailyBudget", "Model", "Reply", "Request",
-    "object_schema", "open_extractor", "open_llm", "spending",
+    "object_schema", "open_extractor", "open_llm", "prompt_text", "spending",
 ]  # fmt: skip
 
 _MAX_RETRIES = 3
@@ -88,6 +88,14 @@ class DailyBudget:
         """Release the amount reserved for a call once it is in the ledger."""
         with self._lock:
             self._under_way_usd -= usd
+
+
+def prompt_text(module_file: str, name: str, **values: object) -> str:
+    """Return the text of a prompt in the folder `prompts` beside a module, with its `{{places}}` filled in."""
+    text = (Path(module_file).with_name("prompts") / f"{name}.md").read_text("utf-8")
+    for key, value in values.items():
+        text = text.replace(f"{{{{{key}}}}}", str(value))
+    return text
 
 
 def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudget | None = None) -> LLM | None:
