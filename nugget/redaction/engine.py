@@ -242,11 +242,9 @@ def _shaped(view: str, runs: str, known: bytearray) -> Iterator[Span]:
     run_end, stop = partial(_end_of_run, READ.run, view, [-1, -1]), 0
     while (at := runs.find("w" * 20, stop)) >= 0 and (found := _WORD.match(view, at)):
         stop = found.end()
-        if not found["digit"]:
-            continue
         word, before = found[0], view[at - 1 : at]
         is_plain = word.islower() and word.isalnum() and before not in _JOINING  # a digest, or a word
-        if is_plain or not judge.is_issued(word) or known.find(0, at, stop) < 0:
+        if not found["digit"] or is_plain or not judge.is_issued(word) or known.find(0, at, stop) < 0:
             continue
         may_be = (
             before not in _OF_DATA and not _DATA_AFTER.match(view, stop),
@@ -258,6 +256,8 @@ def _shaped(view: str, runs: str, known: bytearray) -> Iterator[Span]:
             if accepts(view[start:end]) and not judge.is_told_public(view, start, end):
                 yield start, end, f"shape.{kind}"
                 break
+            if signs == _OF_TOKENS and end - stop < 1024 and not {".", "="} & {*view[stop:end].rstrip("=")}:
+                stop = end  # the words behind it are parts of the same whole
 
 
 def _whole(view: str, start: int, end: int, signs: str, run_end: Callable[[int], int]) -> tuple[int, int]:
