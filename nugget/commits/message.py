@@ -56,7 +56,6 @@ _REQUESTS = {
 """Requests by type of change; the first match counts."""
 _CONVENTIONAL = r"(?P<type>[a-z]{2,10})(?:\((?P<scope>[^)]{1,40})\))?!?:\s+(?P<subject>.+)"
 _UNSAYABLE = r"https?://\S+|[`\"]{3}|\x1b\[[\d;]*m|[\x00-\x09\x0b-\x1f\x7f]"
-
 MAX_DIFF_CHARS = 24_000
 _MAX_FILE_CHARS = 6_000
 _MAX_TOKENS = 1_500
@@ -166,10 +165,11 @@ def render(message: Message, trailers: Sequence[tuple[str, str]] = ()) -> str:
     """Return the whole message, wrapped at 72 characters, with a line end."""
 
     def wrapped(line: str) -> str:
-        indent = "  " if line.startswith("- ") else ""
+        first, rest = " " * line.startswith("#"), "  " * line.startswith("- ")
         return textwrap.fill(
-            line, HEADER_CHARS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
+            re.sub(r"\s(?=#)", "\0", line),  # git takes lines that begin with # for comments
+            HEADER_CHARS, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False,
+        ).replace("\0", " ")  # fmt: skip
 
     header, body = message
     parts = [header, *("\n".join(map(wrapped, part.splitlines())) for part in body)]

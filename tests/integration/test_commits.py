@@ -49,8 +49,7 @@ def test_dry_run_prints_and_commits_nothing_and_the_editor_has_the_last_word(com
     assert (repo / ".git/NUGGET_EDITMSG").read_text().startswith("feat(client)")
     done = run(command, repo / "src", "commit", GIT_EDITOR=str(editor))
     assert done.returncode == 0, done.stderr
-    assert last_message(repo).startswith("feat: my own words\n")
-    assert trailer(repo, "Nugget-Session") == [agent.session]
+    assert last_message(repo).startswith("feat: my own words\n") and trailer(repo, "Nugget-Session") == [agent.session]
 
 
 @pytest.mark.proves("COM-REFUSE")

@@ -69,5 +69,6 @@ def test_the_type_by_paths_and_request(paths, intent, expected):
 @pytest.mark.proves("COM-CONVENTIONAL")
 @given(st.text(max_size=300), st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=12))
 def test_whatever_was_said_and_staged_the_first_line_is_conventional_and_short(said, paths):
-    first = render(draft([added(path, "x = 1") for path in paths], intents=[said])).split("\n")[0]
+    first, *rest = render((draft([added(one, "x") for one in paths], intents=[said])[0], (f"{said} #1",))).split("\n")
+    assert not any(line.startswith("#") for line in rest)  # as a comment of git's
     assert len(first) <= HEADER_CHARS and first.split(":")[0].split("(")[0] in TYPES
