@@ -87,7 +87,7 @@ def _follow(opened: Brain, *, rebase: bool, is_asked: bool) -> NuggetError | Non
     except NuggetError as error:
         return error
     if done is None:
-        return GitError("The brain has no remote to follow, or is not trusted.", hint="`nugget init --remote URL`")
+        return GitError("The brain has no remote, or is not trusted.", hint="`nugget init --remote URL` sets one.")
     for one in done.changed:
         note(f"{one.reason or one.state}: {one.url or one.branch}")
     if done.commit:
