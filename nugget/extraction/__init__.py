@@ -27,23 +27,6 @@ __all__ = ["Extraction", "Proposal", "extract"]
 
 _CONFIDENCE = 0.95
 _TITLE_CHARS, _QUOTE_CHARS, _LEAST_CHARS, _MOST_CHARS = 80, 300, 4, 1000
-# The cue opens a sentence; in Japanese it may also end one. What follows it on its line is to be remembered.
-_CUE = re.compile(
-    r"""
-    (?:^|(?<=[.!?。！？])) [ \t>*-]* (?:(?:please|bitte|ok(?:ay)?|and|also|s'il\ te\ pla[iî]t|por\ favor|请|請)[ ,]*)*
-    (?: remember(?:\ (?:this|for\ (?:later|next\ time|the\ future)))?\ ?[:,–—-]
-      | remember\ that\ (?=(?:we|the|you|all|our|it|every|no|never|always|don't|do|use|if|when|in|on|for)\b)
-      | merk(?:e\ dir|\ dir|t?\ euch|e)(?:\ bitte)?(?:\ ?[:,–—-](?:\ dass\b)?|\ (?:dass|das)\b\ ?:?)
-      | (?:souviens-toi|rappelle-toi|retiens|retenez|m[ée]morise|note(?=\ que\b))(?:\ ceci|\ bien)?
-        (?:\ ?[:,–—-]|\ que\b|\ qu['’])
-      | (?:recuerda|recu[ée]rdalo|acu[ée]rdate(?:\ de)?|memoriza)(?:\ esto)?(?:\ ?[:,–—-]|\ que\b)
-      | (?:覚えておいて(?:ください|下さい|ね)?|覚えて(?:ください|下さい)?)\ ?[：:、,]
-      | (?:记住|記住|牢记|请记得)\ ?[：:，,、]?
-    )\s*(?P<after>[^\n]+)
-    | ^(?P<before>[^\n。]{4,}?)(?:という?こと|こと)?[をと]?(?:覚えて|記憶して)おいて(?:ください|下さい|ね)?[。!！]?$
-    """,
-    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
-)
 
 
 def extract(
@@ -90,7 +73,7 @@ def is_within(proposal: Proposal, asked: list[Proposal]) -> bool:
 
 def _cues(session: Session) -> Iterator[tuple[Event, re.Match[str]]]:
     for event in session.events:
-        for cue in _CUE.finditer(event.text) if event.kind is EventKind.PROMPT else ():
+        for cue in says("remember").finditer(event.text) if event.kind is EventKind.PROMPT else ():
             is_question = cue[0].rstrip().endswith(("?", "？"))
             is_theirs = said_in(event, cue.start(), cue.end())[0] is Speaker.USER
             if is_theirs and not is_question and len((cue["after"] or cue["before"]).strip()) >= _LEAST_CHARS:

@@ -15,10 +15,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 41_798,
+    "lines": 41_781,
     "lines of a file": 388,
     "classes": 209,
-    "re.compile": 124,
+    "re.compile": 123,
     "lines of tests": 19_880,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
