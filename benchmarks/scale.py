@@ -105,6 +105,11 @@ def put(connection: Any, number: int, seeds: Numbers, chance: random.Random) -> 
     connection.execute("INSERT INTO unit_vectors VALUES (?,?,NULL)", (key, made[-1]))
 
 
+def questions(count: int, chance: random.Random) -> list[str]:
+    """Return questions of words that seldom come again, as in real questions about half do."""
+    return [" ".join(chance.sample(WORDS[:5000], chance.randint(3, 9))) for _ in range(count)]
+
+
 def clock(call: Callable[[], Any], server: Any) -> tuple[float, float, Any]:
     """Return the processor time of a call here and in the server, if there is one, in ms, and what it returned."""
     of_server = server_time(server) if server else 0.0
@@ -222,28 +227,35 @@ def measure(chunks: int, seeds: Numbers, model: Embedder, folder: Path, server: 
     if server:
         both["PostgreSQL"], taken = publish_all(index, f"scale_{chunks}", server)
         print(f"  PostgreSQL takes {taken / text:.1f} x the text")
-    asked = [" ".join(chance.sample(WORDS[:5000], chance.randint(3, 9))) for _ in range(QUESTIONS)]
-
+    warming, asked, filtered, staged = (questions(count, chance) for count in (8, *[QUESTIONS] * 3))
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
-        own, mapped = fresh.submit(memory, file, embedder, asked[:8]).result()
+        own, mapped = fresh.submit(memory, file, embedder, asked).result()
     print(f"  memory of the embedded index: {own:.0f} MB, and {mapped:.0f} MB of its file mapped")
     prose = cycle(" ".join(text.split()[:9]) for text in paragraphs())  # words of a language, as in real questions
-    for label, filter_ in (("questions", EVERYTHING), ("with a type", Filter(types=("decision",)))):
+    known = set(" ".join(warming).split())
+    for label, its, filter_ in (
+        ("questions", asked, EVERYTHING), ("with a type", filtered, Filter(types=("decision",))),
+        ("again", asked, EVERYTHING),
+    ):  # fmt: skip
+        words = " ".join(its).split()
+        again = 1 - len({*words} - known) / len(words)
+        known.update(words)
+        print(f"  {label:12} {again:.0%} of the words have been asked for before")
         seen: dict[str, list[Any]] = {kind: [] for kind in both}
         used: dict[str, list[float]] = {kind: [] for kind in (*both, "a vector")}
-        for question in (*asked[:8], *asked):
+        for question in (*warming, *its):
             used["a vector"].append(clock(partial(model.embed_query, next(prose)), None)[0])
             for kind, one in both.items():
                 own, theirs, bundle = clock(partial(ask, one, embedder, question, filter_), server)
                 used[kind].append(own + theirs * (kind == "PostgreSQL"))
                 seen[kind].append([hit.ref for hit in bundle.hits])
         for kind, times in used.items():
-            its = sorted(times[8:])
-            print(f"  {label:12} {kind:10} p50 {its[len(its) // 2]:6.1f} p95 {its[int(len(its) * 0.95)]:6.1f} ms")
+            ms = sorted(times[8:])
+            print(f"  {label:12} {kind:10} p50 {ms[len(ms) // 2]:6.1f} p95 {ms[int(len(ms) * 0.95)]:6.1f} ms")
         if server:
-            same = sum(one == other for one, other in zip(*(its[8:] for its in seen.values()), strict=True))
+            same = sum(one == other for one, other in zip(*(refs[8:] for refs in seen.values()), strict=True))
             print(f"  {label:12} the same ten hits: {same} of {QUESTIONS}; {both['PostgreSQL'].trips} trips")
-    stages(index, embedder, asked)
+    stages(index, embedder, staged)
     if server:
         many_at_once(both["PostgreSQL"], embedder, asked)
     every = np.frombuffer(

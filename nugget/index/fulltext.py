@@ -201,7 +201,7 @@ class Vocabulary:
     """The terms of an embedded index; subclasses cover other kinds."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+        self._connection, self._frequencies = connection, dict[str, int]()
 
     @cached_property
     def chunks(self) -> int:
@@ -213,9 +213,11 @@ class Vocabulary:
         return stemmed(words)
 
     def frequency(self, term: str) -> int:
-        """Return the number of chunks with a term."""
-        row = self._connection.execute("SELECT doc FROM chunks_vocabulary WHERE term = ?", (term,)).fetchone()
-        return 0 if row is None else int(row[0])
+        """Return the number of chunks with a term, which FTS5 would count each time."""
+        if term not in self._frequencies:
+            sql = "SELECT coalesce(max(doc), 0) FROM chunks_vocabulary WHERE term = ?"
+            self._frequencies[term] = self._connection.execute(sql, (term,)).fetchone()[0]
+        return self._frequencies[term]
 
     def beginning_with(self, character: str) -> int:
         """Return the number of chunks with a character of an unspaced script."""

@@ -136,14 +136,9 @@ def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[lis
     except (LLMUnavailable, EmbeddingUnavailable) as error:
         return list(hits), f"no_reranker: {error}"
     judged = [
-        replace(
-            hit,
-            score=value,
-            relevance=value,
-            reasons=(*hit.reasons, f"{reranker.name} {value:.2f}"),
-            contributions=(Contribution(name=reranker.name, value=value, detail=f"local score {hit.score:.3f}"),),
-        )
+        replace(hit, score=value, relevance=value, reasons=(*hit.reasons, f"{reranker.name} {value:.2f}"),
+                contributions=(Contribution(name=reranker.name, value=value, detail=f"local score {hit.score:.3f}"),))
         for hit, value in zip(head, relevance, strict=True)
-    ]
+    ]  # fmt: skip
     judged.sort(key=lambda hit: -hit.score)
     return [*judged, *tail], None

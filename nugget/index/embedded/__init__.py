@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _MOST_KNOWN = 32
 """The most document lengths and filter masks that a thread keeps for one state."""
+_MOST_KEPT_BYTES = 1 << 26
+"""The memory for the postings that a thread keeps for one state."""
 
 
 class Index(IndexReader):
@@ -145,11 +147,12 @@ class Index(IndexReader):
         if not terms.match:
             return []
         if self._has_numpy and (alone := _plain_terms(terms)):
-            (keys, freqs, term_of), (lengths, _, *total) = self._postings(kind, alone), self._documents(kind)
-            admitted = self._admitted(filter_, kind)
-            return best_documents(
-                keys, freqs, lengths[keys] - 1, term_of, total, k, None if admitted is None else admitted[keys]
-            )
+            import numpy as np
+
+            its, (lengths, _, *total) = self._postings(kind, alone), self._documents(kind)
+            (keys, freqs), admitted = np.concatenate(its, axis=1), self._admitted(filter_, kind)
+            sizes, may_be = [one.shape[1] for one in its], None if admitted is None else admitted[keys]
+            return best_documents(keys, freqs, lengths[keys] - 1, sizes, total, k, may_be)
         table, (allowed_sql, parameters) = f"{kind}_fts", _allowed(filter_, kind)
         where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # `+` makes SQLite match first, not row by row
         return self.connection.execute(
@@ -164,24 +167,27 @@ class Index(IndexReader):
         """True if numpy is faster than SQLite alone: never for a small index, or if it is not imported yet."""
         return self.chunk_count > SMALL_INDEX_CHUNKS and "numpy" in sys.modules
 
-    def _postings(self, kind: str, terms: Sequence[str]) -> Any:
-        """Return the documents of each term in turn: keys, weighted frequencies in halves, term numbers.
+    def _postings(self, kind: str, terms: Sequence[str]) -> list[Any]:
+        """Return the documents of each term in order: an array of their keys and one of weighted frequencies in halves.
 
-        FTS5 says where each term occurs. Within `reading` the latest ones of each kind are kept.
+        FTS5 says where each term occurs. Within `reading` those of the latest terms are kept.
         """
         import numpy as np
 
-        kept = self._once("postings", dict)
-        if kept.get(kind, ((),))[0] != terms:
-            # One text, since a row for each place takes twice as long.
-            sql = f"SELECT group_concat(doc * 8 + {HALVES}) FROM {kind}_places WHERE term = ?"
-            runs = (self.connection.execute(sql, (term,)).fetchone()[0] or "" for term in terms)
-            places = np.concatenate([np.fromstring(run, np.int64, sep=",") + (at << 40) for at, run in enumerate(runs)])
-            docs = places >> 3
-            last = np.flatnonzero(np.append(docs[1:] != docs[:-1], docs[-1:] >= 0))
-            docs, freqs = docs[last], np.diff(np.cumsum(places & 7)[last], prepend=0)
-            kept[kind] = terms, (docs & (1 << 37) - 1, freqs, docs >> 37)
-        return kept[kind][1]
+        kept, room = self._once("postings", lambda: ({}, [_MOST_KEPT_BYTES]))
+        for term in terms:
+            if (its := kept.pop((kind, term), None)) is None:
+                # One text, since a row for each place takes twice as long.
+                sql = f"SELECT group_concat(doc * 8 + {HALVES}) FROM {kind}_places WHERE term = ?"
+                places = np.fromstring(self.connection.execute(sql, (term,)).fetchone()[0] or "", np.int64, sep=",")
+                first = np.flatnonzero(np.diff(docs := places >> 3, prepend=-1))
+                its = np.array((docs[first], np.add.reduceat(places & 7, first)), np.int32)
+                room[0] -= its.nbytes
+            kept[kind, term] = its  # behind those of earlier questions
+        found = [kept[kind, term] for term in terms]
+        while room[0] < 0:
+            room[0] += kept.pop(next(iter(kept))).nbytes
+        return found
 
     def _documents(self, kind: str) -> Any:
         return self._once(kind, lambda: stored.read_documents(self.connection, kind))
@@ -249,8 +255,8 @@ class Index(IndexReader):
         between = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # a unit's chunks have consecutive keys
         keys = self.connection.execute(between, (unit_key,)).fetchone()
         if self._has_numpy and keys[0] and (alone := _plain_terms(terms)):
-            found, _, term_of = self._postings("chunks", alone)
-            return [terms.words[at] for at in sorted(set(term_of[(found >= keys[0]) & (found <= keys[1])]))]
+            ends = [its[0].searchsorted((keys[0], keys[1] + 1)) for its in self._postings("chunks", alone)]
+            return [word for word, (first, last) in zip(terms.words, ends, strict=True) if first < last]
         sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
         return [word for word in terms.words if self.connection.execute(sql, (match_any([word]), *keys)).fetchone()]
 

@@ -68,8 +68,7 @@ class PostgresIndex(Transactions, IndexReader):
     def _items(self, match: str, kind: int) -> list[Any]:
         """Return the documents of each item of an FTS5 query."""
         with self.reading() as now:
-            if any((item.given, kind) not in now.read["items"] for item in items_of(match)):
-                self._read_items([match])
+            self._read_items([match])
             return [now.read["items"][item.given, kind] for item in items_of(match)]
 
     def _numbers(self, kind: int) -> tuple[int, int, Any]:
@@ -110,14 +109,14 @@ class PostgresIndex(Transactions, IndexReader):
         import numpy as np
 
         its, (docs, tokens, _) = self._items(match, kind), self._numbers(kind)
-        if not sum(map(len, its)):
+        sizes = list(map(len, its))
+        if not sum(sizes):
             return [], {}
         found = np.concatenate([one.view(f"V{ENTRY_BYTES}") for one in its]).view(ENTRY)  # ten times as fast as fields
-        item_of = np.repeat(np.arange(len(its)), list(map(len, its)))
         with self.reading() as now:
             admitted = now.read["admitted"].get(filter_)
         admitted = None if admitted is None else np.isin(found["unit"], admitted)
-        best = best_documents(found["key"], found["freq"], found["length"], item_of, (docs, tokens / docs), k, admitted)
+        best = best_documents(found["key"], found["freq"], found["length"], sizes, (docs, tokens / docs), k, admitted)
         keys = [key for key, _ in best]
         return best, dict(zip(keys, entry_of(found, keys)["unit"].tolist(), strict=True)) if kind == CHUNKS else {}
 
