@@ -85,7 +85,7 @@ def clear_errors() -> Iterator[None]:
         raise IndexBusy(f"The team's index took longer than {PATIENCE_S} s.", hint="Try again.") from error
     except psycopg.Error as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        raise IndexUnavailable(f"The team's index failed ({first}).", hint="Is the database up? Try again.") from error
+        raise IndexUnavailable(f"The team's index failed ({first}).", hint="Check that the database is up.") from error
 
 
 def open_connection(url: str) -> Connection[Any]:
