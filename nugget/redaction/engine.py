@@ -147,7 +147,7 @@ def issued_secrets(view: str) -> Iterator[Span]:
     marks: dict[str, list[int]] = defaultdict(list)
     small, runs = data.lower().decode("latin-1"), data.translate(_RUNS).decode("latin-1")
     stems = {stem: [found.start() - back for found in re.finditer(stem, small)] for stem, back in STEMS.items()}
-    announced = filter(partial(READ.announcing.match, view), stems["pass"])
+    announced = filter(partial(READ.announcing.match, small), stems["pass"])
     for start, end, rule in chain(
         _judged(view, chain(scanned(data), _typed(view, runs)), known, marks),
         named_secrets(view, chain.from_iterable(stems.values()), known),
