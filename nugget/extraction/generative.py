@@ -194,8 +194,8 @@ def plan_windows(work: Work) -> list[str]:
         if len(texts) <= most:
             return texts
     work.dropped.append(f"the middle of the session, which is longer than the {most} parts that may be read")
-    said = "\n\n".join(windows(work.session, max_chars=chars, output_chars=0))
-    return cut_at_lines(clip(said, most * chars * 9 // 10), chars)
+    said = windows(work.session, max_chars=chars, output_chars=0)
+    return cut_at_lines(clip("\n\n".join(said), most * chars * 9 // 10), chars)
 
 
 def _affordable_chars(work: Work) -> int:

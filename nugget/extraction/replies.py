@@ -270,7 +270,7 @@ def _near_copies(title: str, quotes: str) -> Iterator[tuple[str, list[str]]]:
             likeness: dict[float, list[str]] = {}
             for theirs in re.split(ends, quotes):
                 shared, words = _stems(ours) & _stems(theirs), _stems(ours) | _stems(theirs)
-                if len(shared) > 1 and len(shared) >= least * len(words):
+                if 1 < len(shared) >= least * len(words) and not re.search(_SAYS["complaint"], theirs):
                     likeness.setdefault(len(shared) / len(words), []).append(theirs)
             if likeness and not re.match(r"\s*not\b", ours):  # `X, not Y` is a contrast
                 yield ours, likeness[max(likeness)]

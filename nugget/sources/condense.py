@@ -109,15 +109,14 @@ def cut_at_lines(text: str, max_chars: int) -> list[str]:
 def _event_text(event: Event, max_chars: int, folder: str) -> str:
     """Return one event as text for people and models; empty if it says nothing on its own."""
     kind, by = event.kind, f" ({event.agent_id})" if event.agent_id else ""
-    is_typed = kind is EventKind.PROMPT and event.speaker is Speaker.USER
-    has_failed = event.ok is False
+    is_typed, has_failed = event.speaker is Speaker.USER, event.ok is False
     match kind:
         case EventKind.PROMPT | EventKind.PASTE:
             return f"{'USER' if is_typed else 'PASTED BY USER'}: {event.text}"
         case EventKind.REPLY:
             return f"AGENT{by}: {event.text}"
         case EventKind.SUMMARY:
-            return f"SUMMARY: {clip(event.text, max(4 * max_chars, 400))}"
+            return f"SUMMARY: {clip(event.text, max(16 * max_chars, 400))}"
         case EventKind.COMMAND:
             return f"$ {clip(event.text, max(max_chars, 200))}"
         case EventKind.OUTPUT:

@@ -131,9 +131,8 @@ def prompt_parts(text: str, *, is_paste: bool = False) -> list[tuple[EventKind, 
     typed, pasted = ("", text) if is_paste or is_plan else split_pasted(text)
     if not typed:
         return [(EventKind.PROMPT, pasted, Speaker.AGENT if is_plan else Speaker.QUOTED, SpeechOrigin.PASTED)]
-    return [
-        (kind, part, *SAID_BY[kind]) for kind, part in ((EventKind.PROMPT, typed), (EventKind.PASTE, pasted)) if part
-    ]
+    parts = (EventKind.PROMPT, typed), (EventKind.PASTE, pasted)
+    return [(kind, part, *SAID_BY[kind]) for kind, part in parts if part]
 
 
 def split_pasted(text: str) -> tuple[str, str]:
@@ -167,6 +166,9 @@ def said_in(event: Event, start: int, end: int) -> tuple[Speaker, SpeechOrigin]:
     """Return the speaker of a part of an event's text, and its origin."""
     in_prose = event.kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY)
     is_prose = in_prose and event.speaker in (Speaker.USER, Speaker.AGENT)
+    if is_prose and event.tool and '"="' in event.text:  # a dialog: "question"="answer", "question"="answer"
+        is_question = event.text.rfind('"="', 0, end) <= event.text.rfind('", "', 0, start + 1)
+        return Speaker.AGENT if is_question else event.speaker, event.origin
     if is_prose and is_quote(event.text[start:end], start, end, quoted_spans(event.text)):
         return Speaker.QUOTED, event.origin
     return event.speaker, event.origin
@@ -351,6 +353,5 @@ def refusal_reason(text: str) -> str:
 
 def answer_in(details: Mapping[str, Any], text: str) -> str:
     """Return the person's answer to a question dialog, which the client records apart from the tool's text."""
-    if not (isinstance(details.get("answers"), Mapping) and details["answers"] and text.startswith(_ANSWERED)):
-        return ""
-    return text.partition(": ")[2].partition(". You can now continue")[0].strip()
+    is_given = isinstance(details.get("answers"), Mapping) and details["answers"] and text.startswith(_ANSWERED)
+    return text.partition(": ")[2].partition(". You can now continue")[0].strip() if is_given else ""

@@ -44,10 +44,8 @@ def session_of(*said: tuple[EventKind, str]) -> Session:
     return Session(id="0d3f9b14-0000-4000-8000-000000000001", agent="claude-code", path="s.jsonl", events=events)
 
 
-SESSION = session_of(
-    (EventKind.PROMPT, PROMPT), (EventKind.COMMAND, "curl -s localhost:8080/hook"),
-    (EventKind.OUTPUT, "401 signature mismatch"), (EventKind.REPLY, CAUSE),
-)  # fmt: skip
+SESSION = session_of((EventKind.PROMPT, PROMPT), (EventKind.COMMAND, "curl -s localhost:8080/hook"),
+                     (EventKind.OUTPUT, "401 signature mismatch"), (EventKind.REPLY, CAUSE))  # fmt: skip
 
 
 def unit(**changed: Any) -> dict[str, Any]:
@@ -87,6 +85,8 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
         ("Backfills stay: the machine does not do them", "the machine doesn't do them, that's no machine work", 0.9),
         *((f"It takes {ms} ms first", "it takes ~700ms first, then 135ms", at) for ms, at in ((700, 0.9), (70, 0))),
         ("The cache moves to Redis", "should the cache move to Redis?", 0.79),
+        ("Write the tests first", "why do we only sometimes write the tests first?", 0.79),
+        ("Cron fills `days` instead of the api", "the job does not fill `days`, cron does instead of the api", 0.9),
         *((claim, FACTS, 0) for claim in (
             "Hooks run after a commit", "Locks expire after 30 minutes", "All routes need a key", "Mail passes nginx",
             "Postgres sends all reports at night", "Admins delete projects", "All customers have two addresses",

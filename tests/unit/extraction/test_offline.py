@@ -15,7 +15,7 @@ from nugget.extraction.proposals import Proposal
 from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
-from nugget.sources.speakers import SAID_BY, split_pasted
+from nugget.sources.speakers import SAID_BY, said_in, split_pasted
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 PROMPT, REPLY, COMMAND, OUTPUT, EDIT = (
@@ -137,10 +137,10 @@ def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives():
     dialog = {"tool": "AskUserQuestion", "call_id": "c"}
     options = '[{"label": "GitHub App (Recommended)"}, {"label": "Personal access token"}]'
     question = f'questions: [{{"question": "Which token pushes to the tap?", "options": {options}}}]'
-    asked = said(question, EventKind.TOOL_CALL, **dialog)
     answer = said('"Which token pushes to the tap?"="GitHub App (Recommended)"', PROMPT, **dialog)
-    [proposal] = extract(prompt("release to the tap"), asked, answer)
+    [proposal] = extract(prompt("release to the tap"), said(question, EventKind.TOOL_CALL, **dialog), answer)
     assert "GitHub App" in proposal.unit.title and proposal.unit.alternatives == ("Personal access token",)
+    assert [said_in(answer, at, at + 6)[0] for at in (1, 33)] == [Speaker.AGENT, Speaker.USER]
 
 
 @pytest.mark.proves("EXT-REFUTED")
