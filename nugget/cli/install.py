@@ -12,6 +12,7 @@ from typing import Annotated, Literal, get_args
 import typer
 from typer import Argument, Option
 
+from nugget import cli
 from nugget import config as settings_of
 from nugget.cli import BrainOption, DryRunOption, JsonOption, library, open_brain, progress, show, worker, writing
 from nugget.cli import install as installing
@@ -121,8 +122,7 @@ def uninstall(
             if not _carry_out(changes, dry_run=dry_run) and not changes and not every:
                 put(f"Nugget is not in the settings of {client.title if client else 'Claude Code'}; nothing to change.")
         except NuggetError as error:  # the other agents' settings may still be fine
-            failed = error.exit_code
-            note(f"Error: {error} {error.hint or ''}")
+            failed = cli.report_error(error)
     if every and (service := worker.service_file(environment)).exists():
         for line in (f"Would remove {service}",) if dry_run else worker.set_up(environment, service, remove=True):
             put(line)
@@ -152,8 +152,7 @@ def _install_clients(place: Place | None, environment: Environment, command: Pat
             if _carry_out(changes, dry_run=dry_run) or not changes:
                 put(f"{client.title} is connected{'' if changes else ' already'}.")
         except NuggetError as error:
-            failed = error.exit_code
-            note(f"Error: {error} {error.hint or ''}")
+            failed = cli.report_error(error)
     if chosen and not (dry_run or failed):
         put("`nugget watch --install` captures the sessions of agents other than Claude Code.")
     if not chosen and not environment.claude_config.is_dir():
