@@ -43,20 +43,19 @@ if TYPE_CHECKING:
 
 _MOST_KNOWN = 32
 """The most document lengths and filter masks that a thread keeps for one state."""
-_MOST_KEPT_BYTES = 1 << 26
-"""The memory for the postings that a thread keeps for one state."""
 
 
 class Index(IndexReader):
     """An index file, opened for reading; thread-safe, since each thread has its own connection.
 
-    `IndexReader` describes its queries. Raises Unusable if the file must be rebuilt first.
+    `IndexReader` describes its queries. Each thread keeps postings of `kept_bytes` at most until something is written.
+    Raises Unusable if the file must be rebuilt first.
     """
 
     other_model = "no_vectors"  # sync gives this index vectors of the client's model
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, *, kept_bytes: int = 1 << 26) -> None:
+        self.file, self._kept_bytes = file, kept_bytes
         self._signs = vectors.Signs()
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
@@ -174,7 +173,7 @@ class Index(IndexReader):
         """
         import numpy as np
 
-        kept, room = self._once("postings", lambda: ({}, [_MOST_KEPT_BYTES]))
+        kept, room = self._once("postings", lambda: ({}, [self._kept_bytes]))
         for term in terms:
             if (its := kept.pop((kind, term), None)) is None:
                 # One text, since a row for each place takes twice as long.

@@ -73,8 +73,7 @@ def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path):
 
 
 @pytest.mark.proves("INDEX-NUMPY")
-def test_words_are_scored_as_fts5_does_it_also_after_writes(tmp_path, monkeypatch):
-    monkeypatch.setattr("nugget.index.embedded._MOST_KEPT_BYTES", 20_000)  # room for some words of earlier questions
+def test_words_are_scored_as_fts5_does_it_also_after_writes(tmp_path):
     chance, file = random.Random(5), tmp_path / "index.db"
     words = [f"word{number}" for number in range(300)] + ["retryWithBackoff", "Caches", "缓存失效"]
 
@@ -97,7 +96,8 @@ def test_words_are_scored_as_fts5_does_it_also_after_writes(tmp_path, monkeypatc
 
     with closing(create(file)) as connection, write_transaction(connection):
         put_some(connection, range(600))
-    with closing(Index(file)) as index, closing(connect(file)) as other:
+    room = 20_000  # for some words of earlier questions
+    with closing(Index(file, kept_bytes=room)) as index, closing(connect(file)) as other:
         for writer in (other, index.connection):
             for question in ("word7 cache", "retry word1 word2 word3", "缓存 word9", "word9 backoff", "nowhere"):
                 with index.reading():
