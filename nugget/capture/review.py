@@ -52,7 +52,7 @@ class ProposedFile:
 
     @property
     def fault(self) -> Problem | None:
-        """What keeps the proposed text from being indexed; a reviewer may have broken it."""
+        """The error that keeps the proposed text from being indexed, which a reviewer may have made, or None."""
         is_broken = self.theirs is not None and self.unit is None and is_knowledge_path(self.path)
         return next(one for one in self.problems if one.severity is Severity.ERROR) if is_broken else None
 

@@ -235,7 +235,7 @@ def write_message(folder: Path, file: Path, make: Callable[[], Commit | None]) -
 
 
 def _comment_mark(folder: Path) -> str:
-    """Return how git's comments begin: `#`, or as set; for `auto`, git takes `#` while there is no message."""
+    """Return the prefix of git's comments: `#`, or the configured one. With `auto`, a new message has `#`."""
     found = git.run(folder, "config", "--get-regexp", r"^core\.comment(char|string)$", check=False).decode()
     mark = found.rstrip("\n").rpartition("\n")[2].partition(" ")[2]
     return "#" if mark in ("", "auto") else mark

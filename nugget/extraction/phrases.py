@@ -31,20 +31,20 @@ _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
 @cache
 def says(name: str) -> re.Pattern[str]:
     """Return the pattern of a phrase, in any case of letters, which is made when it is first looked for."""
-    return re.compile(_expression(WORDS["phrases"][name]), re.IGNORECASE)
+    return re.compile(expression(WORDS["phrases"][name]), re.IGNORECASE)
 
 
 @cache
 def features() -> dict[str, re.Pattern[str]]:
     """Return the pattern of each feature: what the words of a sentence in lower case say, and how it is built."""
-    return {name: re.compile(_expression(parts)) for name, parts in WORDS["features"].items()}
+    return {name: re.compile(expression(parts)) for name, parts in WORDS["features"].items()}
 
 
-def _expression(entry: str | list[str | list[str]]) -> str:
+def expression(entry: str | list[str | list[str]]) -> str:
     """Return an expression for any of some words or patterns; `{name}` stands for that of another entry."""
     known = WORDS | WORDS["features"] | WORDS["phrases"]
     parts = entry.split() if isinstance(entry, str) else map("".join, entry)
-    return re.sub(r"\{([a-z_]+)\}", lambda found: _expression(known[found[1]]), "|".join(parts))
+    return re.sub(r"\{([a-z_]+)\}", lambda found: expression(known[found[1]]), "|".join(parts))
 
 
 def options_not_taken(asked: str, answered: str) -> tuple[str, ...]:

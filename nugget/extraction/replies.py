@@ -14,7 +14,7 @@ from itertools import accumulate, combinations, product
 from typing import Any
 
 from nugget.config import Settings
-from nugget.extraction.phrases import WORDS, turned_down_in, words_of
+from nugget.extraction.phrases import WORDS, expression, turned_down_in, words_of
 from nugget.extraction.proposals import Proposal, edited_files, is_foreign
 from nugget.extraction.titles import TITLE_CHARS, capitalised, title_of
 from nugget.infra.llm.gate import object_schema, problems_in
@@ -78,7 +78,7 @@ UNSUPPORTED = 0.79
 _SUPPORTED, _SAME_SENTENCE, _SAME_CLAUSE = 0.5, 0.75, 0.5
 """The share of a claim's words that a quote needs to support it, and of both their words to be a near copy."""
 _STEM_CHARS = 4
-_SAYS = {name: f"(?i:{'|'.join(parts)})" for name, parts in WORDS["support"].items()}
+_SAYS = {name: f"(?i:{expression(parts)})" for name, parts in WORDS["support"].items()}
 _DENIALS = tuple(accumulate((_SAYS[name] for name in ("not", "like_not", "limit", "less")), "{}|{}".format))
 """Expressions for a `not`: the plain ones, then more and more of those that may stand for one."""
 _COUNTS, *_OPPOSITES = (

@@ -15,7 +15,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 41_781,
+    "lines": 41_779,
     "lines of a file": 388,
     "classes": 209,
     "re.compile": 123,
